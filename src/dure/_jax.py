@@ -1,0 +1,173 @@
+"""The one door to `jax.extend`, `jax.experimental`, `jax.export` and `jax._src`.
+
+Nothing is imported at the top: `dure.configure` comes through here and must not import JAX. Each function
+names the part of JAX that it stands for, so that a new version of JAX is met in one file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jax
+    from jax.extend.core import ClosedJaxpr
+
+Array = Any
+
+__all__ = [
+    "backend_errors",
+    "backends_are_open",
+    "bind",
+    "closed",
+    "cpu_device_setting",
+    "is_imported",
+    "is_literal",
+    "local_devices",
+    "memory_limit_bytes",
+    "platforms",
+    "set_cpu_devices",
+    "threefry_bits",
+]
+
+
+def backends_are_open() -> bool:
+    """Returns whether JAX has opened its back ends in this process, without opening or importing anything.
+
+    Stands for `jax._src.xla_bridge.backends_are_initialized` (no public form in 0.10).
+    """
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    # A module that is being imported by another thread may not have the name yet: then nothing is open.
+    opened = getattr(bridge, "backends_are_initialized", None)
+    return bool(opened()) if opened is not None else False
+
+
+def cpu_device_setting() -> int | None:
+    """Returns the number of CPU devices that JAX's own configuration says.
+
+    Stands for `jax.config.jax_num_cpu_devices`.
+
+    Returns:
+        The number; None where JAX is not imported, or nothing is said.
+    """
+    config = getattr(sys.modules.get("jax"), "config", None)
+    number = getattr(config, "jax_num_cpu_devices", -1)
+    return number if number >= 0 else None
+
+
+def set_cpu_devices(number: int) -> None:
+    """Sets the number of CPU devices in JAX's own configuration where JAX is imported already.
+
+    Stands for `jax.config.update("jax_num_cpu_devices", number)`, which raises once the back ends are open.
+
+    Args:
+        number: how many CPU devices JAX is to open.
+    """
+    config = getattr(sys.modules.get("jax"), "config", None)
+    if config is not None:
+        config.update("jax_num_cpu_devices", number)
+
+
+def local_devices() -> dict[str, list[jax.Device]]:
+    """Opens JAX's back ends and returns this process's devices, by platform, each list in JAX's order.
+
+    Stands for `jax._src.xla_bridge.backends`: `jax.local_devices()` gives those of one platform only, and
+    which platforms there are has no public form in 0.10.
+
+    Returns:
+        Platform (`cpu`, `gpu`, `tpu`) to its devices.
+    """
+    from jax._src import xla_bridge
+
+    found: dict[str, list[jax.Device]] = {}
+    for client in xla_bridge.backends().values():
+        mine = sorted(client.local_devices(), key=lambda device: device.id)
+        found.setdefault(client.platform, []).extend(mine)
+    return found
+
+
+def is_imported() -> bool:
+    """Returns whether this process has imported JAX, which then has read its environment variables."""
+    return hasattr(sys.modules.get("jax"), "config")
+
+
+def platforms() -> tuple[str, ...]:
+    """Returns the platforms that JAX is limited to, in its words; none if it takes what there is.
+
+    Stands for `jax.config.jax_platforms` and, where JAX is not imported, the variable that sets it.
+    """
+    config = getattr(sys.modules.get("jax"), "config", None)
+    text = os.environ.get("JAX_PLATFORMS", "") if config is None else config.jax_platforms or ""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def threefry_bits(key_high: Array, key_low: Array, count_high: Array, count_low: Array) -> Array:
+    """Hashes 64-bit counters into 32 bits each, as `jax.random.bits` does where threefry is partitionable.
+
+    Stands for `jax.extend.random.threefry2x32_p`.
+
+    Args:
+        key_high: uint32 scalar.
+        key_low: uint32 scalar.
+        count_high: uint32 `[n]`.
+        count_low: uint32 `[n]`.
+
+    Returns:
+        uint32 `[n]`.
+    """
+    import jax.extend.random
+    import jax.numpy as jnp
+
+    shape = count_low.shape
+    keys = (jnp.broadcast_to(part, shape) for part in (key_high, key_low))
+    high, low = jax.extend.random.threefry2x32_p.bind(*keys, count_high, count_low)
+    return high ^ low
+
+
+def bind(primitive: Any, values: Sequence[Array], params: Mapping[str, Any]) -> list[Array]:
+    """Applies a primitive to arrays; always a list of results. Stands for the body of `jax.core.eval_jaxpr`."""
+    result = primitive.bind(*values, **primitive.get_bind_params(dict(params)))
+    return list(result) if primitive.multiple_results else [result]
+
+
+def is_literal(atom: Any) -> bool:
+    """Says whether an operand of an equation is a constant written into it. Stands for `jax.extend.core.Literal`."""
+    import jax.extend.core
+
+    return isinstance(atom, jax.extend.core.Literal)
+
+
+def closed(program: Any) -> ClosedJaxpr:
+    """The program with its constants, whether it came with them or has none. Stands for `jax.extend.core.ClosedJaxpr`."""
+    import jax.extend.core
+
+    is_closed = isinstance(program, jax.extend.core.ClosedJaxpr)
+    return program if is_closed else jax.extend.core.ClosedJaxpr(program, ())
+
+
+def memory_limit_bytes(device: jax.Device) -> int | None:
+    """Returns how much memory the allocator of an open device may use, in bytes; None where it does not say.
+
+    Stands for `Device.memory_stats()`, which back ends without an allocator of their own answer with None or
+    refuse.
+
+    Args:
+        device: an open device.
+    """
+    try:
+        stats = device.memory_stats()
+    # A back end that cannot say raises its own error class, an XlaRuntimeError.
+    except RuntimeError:
+        return None
+    return int(stats["bytes_limit"]) if stats and "bytes_limit" in stats else None
+
+
+def backend_errors() -> dict[str, str]:
+    """Returns what went wrong with the back ends that JAX tried to open and goes on without, by platform.
+
+    Stands for `jax._src.xla_bridge._backend_errors` (no public form in 0.10).
+    """
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return dict(getattr(bridge, "_backend_errors", {}))

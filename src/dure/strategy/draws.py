@@ -1,0 +1,53 @@
+"""A replica's own rows of a random draw, without drawing the others.
+
+JAX's partitionable threefry hashes each element's own number in row-major order. So the rows from `first` on are the same
+hash from a later number on, and a mask that is drawn so is exactly the single device's rows.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dure import _jax
+
+Array = Any
+
+
+def can_draw_rows(key: Array, *, bit_width: int, shape: tuple[int, ...]) -> bool:
+    """Says whether `draw_rows` gives what the whole draw gives: threefry, partitionable, 32 bits, under 2**32 elements.
+
+    Args:
+        key: a typed key, scalar.
+        bit_width: bits of an element.
+        shape: the whole draw's, rows first.
+    """
+    return (
+        str(jax.random.key_impl(key)) == "threefry2x32"
+        and bool(jax.config.jax_threefry_partitionable)  # type: ignore[attr-defined]
+        and bit_width == 32
+        and key.ndim == 0
+        and math.prod(shape) < 2**32
+    )
+
+
+def draw_rows(key: Array, first: Array, shape: tuple[int, ...]) -> Array:
+    """Draws the bits of some rows.
+
+    Args:
+        key: a typed threefry key, scalar.
+        first: number of the first row, an int32 scalar.
+        shape: the shape of the rows wanted, `[rows, ...]`.
+
+    Returns:
+        uint32 `[rows, ...]`: rows `first` to `first + rows` of what the key gives for any larger number of rows.
+
+    Source:
+        The counter layout is that of `jax.random.bits` under `jax_threefry_partitionable`.
+    """
+    data = jax.random.key_data(key)
+    row_size = math.prod(shape[1:])
+    low = first.astype(jnp.uint32) * jnp.uint32(row_size) + jax.lax.iota(jnp.uint32, math.prod(shape))
+    high = jnp.zeros_like(low)
+    return _jax.threefry_bits(data[0], data[1], high, low).reshape(shape)

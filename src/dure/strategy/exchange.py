@@ -1,0 +1,43 @@
+"""How the replicas' parts meet: XLA's collectives, at most one in flight where threads are few."""
+
+from typing import Any, final
+
+import jax
+
+from dure.strategy.layout import AXIS
+
+Array = Any
+
+
+@final
+class Exchange:
+    """The collectives of one program, in the order in which they are asked for.
+
+    On CPU devices each waits for the one before: XLA's in-process collectives hold a thread of the pool on every device
+    until all have come, so that two in flight on few cores can wait for each other's thread for ever. One at a time
+    cannot, as long as the pool has a thread a device. Elsewhere they are left to XLA, which joins and overlaps them.
+
+    Args:
+        one_at_a_time: chain them.
+    """
+
+    def __init__(self, *, one_at_a_time: bool) -> None:
+        self._one_at_a_time = one_at_a_time
+        self._last: Array | None = None
+        self.shapes: list[tuple[int, ...]] = []
+        """Shape of each value exchanged so far, for the text form."""
+
+    def sum(self, value: Array) -> Array:
+        """The sum of the replicas' parts, on every replica."""
+        return self._meet(jax.lax.psum, value)
+
+    def extreme(self, value: Array, *, is_max: bool) -> Array:
+        """The largest or smallest of the replicas' values, on every replica."""
+        return self._meet(jax.lax.pmax if is_max else jax.lax.pmin, value)
+
+    def _meet(self, collective: Any, value: Array) -> Array:
+        if self._one_at_a_time and self._last is not None:
+            value, _ = jax.lax.optimization_barrier((value, self._last))
+        self.shapes.append(value.shape)
+        self._last = collective(value, AXIS)
+        return self._last

@@ -1,0 +1,183 @@
+"""Splits a full-batch program by rows: an interpreter that computes what one replica has of each value.
+
+The program is traced once, at the full batch, exactly as a single device would run it, gradients included. Inside a mapped
+program each replica then walks its equations with the rules of `rules` and `contract`. So the numbers are the single
+device's by construction: the mean is over the full batch because the traced program says so, statistics of a batch are
+summed over all rows, and a draw is the single device's draw.
+"""
+
+from typing import Any
+
+import jax
+
+from dure import _jax
+from dure.strategy import contract, rules
+from dure.strategy.layout import NotSplit, Piece, Rows, Spread, by_rows, partial, whole
+from dure.strategy.rules import Context, Equation, Pieces, Rule
+
+PyTree = Any
+ClosedJaxpr = Any
+
+ELEMENTWISE = frozenset(
+    """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e bitcast_convert_type cbrt ceil
+    clamp clz convert_element_type copy copy_p cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt
+    integer_pow is_finite le lgamma log log1p logistic lt max min mul name ne neg nextafter not or polygamma
+    population_count pow reduce_precision rem round rsqrt select_n shift_left shift_right_arithmetic
+    shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor""".split()
+)
+"""Operations whose result's elements come each from the operands' elements at the same place."""
+
+ALONG: dict[str, Any] = {
+    "cumsum": lambda e: [e.params["axis"]],
+    "cumprod": lambda e: [e.params["axis"]],
+    "cummax": lambda e: [e.params["axis"]],
+    "cummin": lambda e: [e.params["axis"]],
+    "cumlogsumexp": lambda e: [e.params["axis"]],
+    "rev": lambda e: e.params["dimensions"],
+    "sort": lambda e: [e.params["dimension"]],
+    "split": lambda e: [e.params["axis"]],
+    "top_k": lambda e: [e.params["axis"]],
+    "reduce_window_max": rules.window_axes,
+    "reduce_window_min": rules.window_axes,
+    "reduce_window_sum": rules.window_axes,
+    "reduce_window": rules.window_axes,
+    "select_and_scatter_add": rules.window_axes,
+    "select_and_gather_add": rules.window_axes,
+}
+"""Operations that mix elements along some axes only, with these axes."""
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, rules.elementwise),
+    **{name: rules.along(axes) for name, axes in ALONG.items()},
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), rules.reduce),
+    **dict.fromkeys(("argmax", "argmin"), rules.arg_reduce),
+    "broadcast_in_dim": rules.broadcast_in_dim,
+    "concatenate": contract.concatenate,
+    "conv_general_dilated": contract.convolution,
+    "dot_general": contract.dot_general,
+    "dynamic_slice": rules.dynamic_slice,
+    "dynamic_update_slice": rules.dynamic_update_slice,
+    "gather": contract.gather,
+    "iota": rules.iota,
+    "optimization_barrier": contract.barrier,
+    "pad": rules.pad,
+    "random_bits": rules.random_bits,
+    "reshape": rules.reshape,
+    "scatter-add": contract.scatter_add,
+    "slice": rules.slice_,
+    "squeeze": rules.squeeze,
+    "transpose": rules.transpose,
+}
+
+INLINE = {
+    "jit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+}
+"""Operations that hold a program and run it once, with the parameter that holds it. Their rules of differentiation have
+done their work before the split."""
+
+
+def walk(context: Context, program: ClosedJaxpr, operands: Pieces) -> Pieces:
+    """Computes a program's results from its operands, equation by equation.
+
+    Args:
+        context: the share of rows and the exchange.
+        program: the full-batch program.
+        operands: one piece an argument.
+
+    Returns:
+        One piece a result.
+
+    Raises:
+        NotSplit: an operation has no rule for how its operands lie.
+    """
+    jaxpr = program.jaxpr
+    pieces: dict[Any, Piece] = {}
+    pieces.update(zip(jaxpr.constvars, map(whole, program.consts), strict=True))
+    pieces.update(zip(jaxpr.invars, operands, strict=True))
+
+    def read(atom: Any) -> Piece:
+        return whole(atom.val) if _jax.is_literal(atom) else pieces[atom]
+
+    for equation in jaxpr.eqns:
+        results = step(context, equation, [read(v) for v in equation.invars])
+        pieces.update(zip(equation.outvars, results, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def step(context: Context, equation: Equation, operands: Pieces) -> Pieces:
+    """Computes one equation's results."""
+    name = equation.primitive.name
+    if name in INLINE:
+        inner = _jax.closed(equation.params[INLINE[name]])
+        if equation.params.get("differentiated") and equation.params.get("prevent_cse"):
+            # The second forward pass of a checkpoint must stay a second one, or the memory it saves is spent.
+            values = jax.lax.optimization_barrier([p.value() for p in operands])
+            operands = [Piece(p.layout, lambda v=v: v) for p, v in zip(operands, values, strict=True)]
+        return walk(context, inner, operands)
+    if equation.effects:
+        raise rules.refuse(equation, f"has effects {sorted(map(str, equation.effects))}")
+    return RULES.get(name, rules.everywhere)(context, equation, operands)
+
+
+def split(
+    context: Context, program: ClosedJaxpr, *, whole_in: PyTree, partial_in: PyTree, rows_in: PyTree
+) -> Pieces:
+    """Computes a program whose arguments are, in this order: whole values, sums, and rows of the batch.
+
+    Args:
+        context: the share of rows and the exchange.
+        program: traced from a function of `(whole_in, partial_in, rows_in)`.
+        whole_in: pytree; every replica has all of each leaf.
+        partial_in: pytree; each leaf is a sum of the replicas' parts.
+        rows_in: pytree; each leaf `[share.size, ...]`, this replica's rows.
+
+    Returns:
+        One piece a result leaf.
+
+    Raises:
+        NotSplit: an operation cannot be split.
+    """
+    # A single row has nothing to share, and a traced program treats an axis of length 1 as it likes: every replica
+    # computes it, and what is summed counts the first one's.
+    rows = whole if context.share.batch == 1 else lambda leaf: by_rows(leaf, Rows(0))
+    operands = [
+        *map(whole, jax.tree.leaves(whole_in)),
+        *map(partial, jax.tree.leaves(partial_in)),
+        *map(rows, jax.tree.leaves(rows_in)),
+    ]
+    return walk(context, program, operands)
+
+
+def settle_all(context: Context, pieces: Pieces) -> list[Any]:
+    """The whole value of each piece, the sums exchanged last and one after another.
+
+    Raises:
+        NotSplit: a piece lies by rows: the program returns a value a row where one a batch is asked for.
+    """
+    for piece in pieces:
+        if isinstance(piece.layout, Rows):
+            raise NotSplit("a value that training keeps has one part a row of the batch")
+    return [context.settle(piece).value() for piece in pieces]
+
+
+def partial_all(context: Context, pieces: Pieces) -> list[Any]:
+    """Each piece as this replica's part of a sum."""
+    return [context.as_partial(piece) for piece in pieces]
+
+
+def rows_all(context: Context, pieces: Pieces) -> list[Any]:
+    """Each piece as this replica's rows; a value without rows is refused.
+
+    Raises:
+        NotSplit: a piece does not lie by rows of axis 0.
+    """
+    for piece in pieces:
+        if piece.layout != Rows(0) and piece.layout is not Spread.WHOLE:
+            raise NotSplit(f"an output lies as {piece.layout}, not by rows")
+    return [piece.rows(context.share, Rows(0)) for piece in pieces]

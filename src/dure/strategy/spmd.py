@@ -1,0 +1,294 @@
+"""The mesh engine: one compiled program a kind of step, over one device or a mesh of like devices.
+
+A training step of n replicas is the single device's traced program split by rows (`split`); what has no rule is left to
+XLA's own partitioner. Many steps run in one dispatch, counted on the device, so that one program serves every count.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from dure.models.pure import Batch, PureModel, PyTree, TrainState
+from dure.strategy.base import Feed, Held, Metrics, Placed
+from dure.strategy.exchange import Exchange
+from dure.strategy.layout import AXIS, NotSplit, Share
+from dure.strategy.rules import Context
+from dure.strategy.split import partial_all, rows_all, settle_all, split
+
+Array = Any
+Loop = Callable[..., Any]
+
+
+class Step(NamedTuple):
+    """What is computed of each step: one of the three methods of a model."""
+
+    name: str
+    """"train", "measure" or "predict"."""
+    batch: int
+    """Rows of the full batch."""
+    is_indexed: bool
+    """The feed has an order over held rows."""
+
+
+def shape_of(tree: PyTree) -> PyTree:
+    """Each leaf's shape and dtype."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype), tree)
+
+
+def pick(data: Batch, order: Array | None, step: Array) -> Batch:
+    """One step's rows of what a device has: `[rows, ...]` leaves."""
+    if order is None:
+        return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, step, keepdims=False), data)
+    places = jax.lax.dynamic_index_in_dim(order, step, keepdims=False)
+    return jax.tree.map(lambda leaf: leaf.at[places].get(mode="promise_in_bounds"), data)
+
+
+def repeat(body: Callable[[Array, Any], Any], start: Array, count: Array, carry: Any) -> Any:
+    """Runs `body(step, carry)` for `count` steps from `start` on, inside the program."""
+    return jax.lax.fori_loop(start, start + count, body, carry)
+
+
+@final
+class MeshRunner:
+    """Runs a model on one device, or the same on every device of a mesh with the batch shared out.
+
+    Args:
+        model: the network.
+        devices: like devices; the first one alone where `is_mirrored` is False.
+        is_mirrored: use the mesh engine, also with one device.
+        resident_bytes: how many bytes of data may stay on each device.
+    """
+
+    def __init__(
+        self, model: PureModel, devices: Sequence[jax.Device], *, is_mirrored: bool, resident_bytes: int
+    ) -> None:
+        self._model = model
+        self._replicas = len(devices) if is_mirrored else 1
+        self._is_mirrored = is_mirrored
+        self.mesh = Mesh(np.array(devices[: self._replicas]), (AXIS,), axis_types=(AxisType.Auto,))
+        self._one_at_a_time = devices[0].platform == "cpu"
+        self._everywhere = NamedSharding(self.mesh, P())
+        self._apart = NamedSharding(self.mesh, P(AXIS))
+        self._steps_apart = NamedSharding(self.mesh, P(None, AXIS))
+        self._programs: dict[Step, Loop] = {}
+        self._capacity: dict[Any, int] = {}
+        self.resident_bytes = resident_bytes
+        self.forms: dict[str, str] = {}
+        """By kind of step, how it is spread: "one device", "split by rows", or "left to XLA: " and why."""
+
+    # --- where things lie ------------------------------------------------------------------------------------------
+
+    def place(self, state: TrainState) -> TrainState:
+        """Copies a state to every device."""
+        return jax.device_put(jax.tree.map(lambda leaf: np.array(leaf, copy=True), state), self._everywhere)
+
+    def gather(self, placed: Placed) -> TrainState:
+        """A host copy of the state."""
+        return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), placed)
+
+    def sync(self, placed: Placed) -> Placed:
+        """Gives back what it got: the replicas are always equal."""
+        return placed
+
+    def hold(self, rows: Batch) -> Held:
+        """Sends a data set to every device."""
+        return Held(jax.device_put(rows, self._everywhere), len(jax.tree.leaves(rows)[0]))
+
+    def feed(self, held: Held, order: np.ndarray) -> Feed:
+        """Steps over held rows, int32 `[steps, batch]`."""
+        steps, batch = order.shape
+        places = Share(batch, self._replicas).places()
+        return Feed(held.rows, jax.device_put(order[:, places], self._steps_apart), batch, steps)
+
+    def stream(self, rows: Batch) -> Feed:
+        """Sends the rows of some steps, `[steps, batch, ...]`, each replica's to it."""
+        steps, batch = np.shape(jax.tree.leaves(rows)[0])[:2]
+        places = Share(batch, self._replicas).places()
+        # A shorter last chunk goes in the frame of a full one, so that it needs no program of its own.
+        kind = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in jax.tree.leaves(rows))
+        capacity = self._capacity[kind] = max(steps, self._capacity.get(kind, 0))
+
+        def lay(leaf: np.ndarray) -> np.ndarray:
+            if self._replicas == 1:
+                shared = leaf[:, None]
+            elif batch == places.size:
+                shared = leaf.reshape(steps, *places.shape, *leaf.shape[2:])
+            else:
+                shared = leaf[:, places]
+            if steps == capacity:
+                return shared
+            framed = np.zeros((capacity, *shared.shape[1:]), shared.dtype)
+            framed[:steps] = shared
+            return framed
+
+        return Feed(jax.device_put(jax.tree.map(lay, rows), self._steps_apart), None, batch, steps)
+
+    def new_metrics(self) -> Metrics:
+        """Empty accumulators: leaves `[replicas, ...]`, each device's part of a sum."""
+
+        def part(leaf: np.ndarray) -> np.ndarray:
+            leaf = np.asarray(leaf)
+            return np.stack([leaf, *[np.zeros_like(leaf)] * (self._replicas - 1)])
+
+        return jax.device_put(jax.tree.map(part, self._model.new_metrics()), self._apart)
+
+    def result(self, metrics: Metrics) -> dict[str, float]:
+        """The values of the metrics, summed over the replicas in the accumulators' own dtypes."""
+        parts = jax.device_get(metrics)
+        return self._model.result(jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), parts))
+
+    # --- what runs -------------------------------------------------------------------------------------------------
+
+    def train(self, placed: Placed, metrics: Metrics, feed: Feed, start: int, count: int) -> tuple[Placed, Metrics]:
+        """Runs `count` training steps in one dispatch."""
+        return self._run("train", placed, metrics, feed, start, count)  # type: ignore[no-any-return]
+
+    def measure(self, placed: Placed, metrics: Metrics, feed: Feed, start: int, count: int) -> Metrics:
+        """Adds `count` evaluation steps to the metrics."""
+        return self._run("measure", placed, metrics, feed, start, count)
+
+    def predict(self, placed: Placed, feed: Feed, index: int) -> PyTree:
+        """The outputs of one step."""
+        outputs = self._run("predict", placed, None, feed, index, 1)
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[: feed.batch], outputs)
+
+    def _run(self, name: str, placed: Placed, metrics: Metrics, feed: Feed, start: int, count: int) -> Any:
+        step = Step(name, feed.batch, feed.order is not None)
+        arguments = (placed, metrics, feed.data, feed.order, np.int32(start), np.int32(count))
+        if step not in self._programs:
+            self._programs[step] = self._build(step, arguments)
+        return self._programs[step](*arguments)
+
+    def _build(self, step: Step, arguments: tuple[Any, ...]) -> Loop:
+        """The compiled loop for a kind of step: split by rows where that can be, else left to XLA."""
+        donated = {"train": (0, 1), "measure": (1,), "predict": ()}[step.name]
+        if not self._is_mirrored:
+            self.forms[step.name] = "one device"
+            return jax.jit(self._on_one(step), donate_argnums=donated)
+        try:
+            mapped = self._split(step, arguments)
+            jax.eval_shape(mapped, *arguments)
+        except NotSplit as why:
+            self.forms[step.name] = f"left to XLA: {why}"
+            return jax.jit(self._automatic(step), donate_argnums=donated)
+        self.forms[step.name] = "split by rows"
+        return jax.jit(mapped, donate_argnums=donated)
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        """The model's method of this name as a function of (state, metrics, batch)."""
+        model = self._model
+        return {
+            "train": model.gradients,
+            "measure": lambda state, metrics, batch: model.measure(state, metrics, batch),
+            "predict": lambda state, metrics, batch: model.predict(state, batch.x),
+        }[name]
+
+    def _on_full(self, step: Step, rows: Callable[[Batch, Array | None, Array], Batch]) -> Loop:
+        """A loop that computes every step at the full batch, whose rows the function `rows` picks."""
+        method, update = self._method(step.name), self._model.update
+
+        def loop(state: Any, metrics: Any, data: Batch, order: Any, start: Array, count: Array) -> Any:
+            if step.name == "predict":
+                return method(state, None, rows(data, order, start))
+            whole_metrics = jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), metrics)
+
+            def body(index: Array, carry: Any) -> Any:
+                state, metrics = carry
+                if step.name == "measure":
+                    return state, method(state, metrics, rows(data, order, index))
+                grads, model_state, metrics = method(state, metrics, rows(data, order, index))
+                return update(state, grads, model_state), metrics
+
+            state, whole_metrics = repeat(body, start, count, (state, whole_metrics))
+            metrics = jax.tree.map(lambda new, old: jnp.zeros_like(old).at[0].set(new), whole_metrics, metrics)
+            return (state, metrics) if step.name == "train" else metrics
+
+        return loop
+
+    def _on_one(self, step: Step) -> Loop:
+        """The single device's loop."""
+
+        def rows(data: Batch, order: Array | None, index: Array) -> Batch:
+            picked = pick(data, None if order is None else order[:, 0], index)
+            return picked if order is not None else jax.tree.map(lambda leaf: leaf[0], picked)
+
+        return self._on_full(step, rows)
+
+    def _automatic(self, step: Step) -> Loop:
+        """The same loop with the rows marked as shared out: XLA's partitioner does the rest."""
+
+        def rows(data: Batch, order: Array | None, index: Array) -> Batch:
+            if order is not None:
+                order = order.reshape(order.shape[0], -1)
+            picked = pick(data, order, index)
+            if order is None:
+                picked = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), picked)
+            full = jax.tree.map(lambda leaf: leaf[: step.batch], picked)
+            return jax.lax.with_sharding_constraint(full, self._apart)
+
+        loop = self._on_full(step, rows)
+
+        def laid(*arguments: Any) -> Any:
+            results = loop(*arguments)
+            if step.name == "predict":
+                return results
+            state, metrics = results if step.name == "train" else (None, results)
+            metrics = jax.lax.with_sharding_constraint(metrics, self._apart)
+            if step.name == "measure":
+                return metrics
+            return jax.lax.with_sharding_constraint(state, self._everywhere), metrics
+
+        return laid
+
+    def _split(self, step: Step, arguments: tuple[Any, ...]) -> Loop:
+        """The loop that each replica runs on its own rows, meeting the others in the sums over rows."""
+        share = Share(step.batch, self._replicas)
+        placed, metrics, data, _, _, _ = arguments
+        axes = 1 if step.is_indexed else 3
+
+        def full(leaf: Array) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((step.batch, *leaf.shape[axes:]), leaf.dtype)
+
+        part = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), metrics)
+        program, results = jax.make_jaxpr(self._method(step.name), return_shape=True)(
+            shape_of(placed), part, jax.tree.map(full, data)
+        )
+        counts = [len(jax.tree.leaves(result)) for result in results] if step.name == "train" else []
+        trees = jax.tree.structure(results)
+
+        def one(state: Any, metrics: Any, batch: Batch) -> Any:
+            context = Context(share, Exchange(one_at_a_time=self._one_at_a_time))
+            pieces = split(context, program, whole_in=state, partial_in=metrics, rows_in=batch)
+            if step.name == "predict":
+                return jax.tree.unflatten(trees, rows_all(context, pieces))
+            if step.name == "measure":
+                return state, jax.tree.unflatten(trees, partial_all(context, pieces))
+            kept = counts[0] + counts[1]
+            leaves = [*settle_all(context, pieces[:kept]), *partial_all(context, pieces[kept:])]
+            grads, model_state, metrics = jax.tree.unflatten(trees, leaves)
+            return self._model.update(state, grads, model_state), metrics
+
+        def local(state: Any, metrics: Any, data: Batch, order: Any, start: Array, count: Array) -> Any:
+            order = None if order is None else order[:, 0]
+            data = data if order is not None else jax.tree.map(lambda leaf: leaf[:, 0], data)
+            mine = jax.tree.map(lambda leaf: leaf[0], metrics)
+            if step.name == "predict":
+                return one(state, mine, pick(data, order, start))
+            state, mine = repeat(lambda i, carry: one(*carry, pick(data, order, i)), start, count, (state, mine))
+            stacked = jax.tree.map(lambda leaf: leaf[None], mine)
+            return (state, stacked) if step.name == "train" else stacked
+
+        rows = P() if step.is_indexed else P(None, AXIS)
+        out = {"train": (P(), P(AXIS)), "measure": P(AXIS), "predict": P(AXIS)}[step.name]
+        return jax.shard_map(
+            local,
+            mesh=self.mesh,
+            in_specs=(P(), P(AXIS), rows, P(None, AXIS), P(), P()),
+            out_specs=out,
+            check_vma=False,
+        )
