@@ -2,16 +2,13 @@
 
 from typing import Any
 
-
-from dure.strategy.layout import Piece, Rows, Spread, by_rows, partial, whole
+from dure.strategy.layout import Piece, Rows, Spread, by_rows, laid, partial, whole
 from dure.strategy.rules import Context, Equation, Pieces, apply, everywhere, refuse, rows_of
 
 Array = Any
 
 
-def _sum_over_rows(
-    context: Context, equation: Equation, left: tuple[Piece, int], right: tuple[Piece, int]
-) -> Pieces:
+def _sum_over_rows(context: Context, equation: Equation, left: tuple[Piece, int], right: tuple[Piece, int]) -> Pieces:
     """A product that contracts the rows: each replica contracts its own, and the result is a sum of parts."""
     (a, a_axis), (b, b_axis) = left, right
     rows_a = a.layout if isinstance(a.layout, Rows) else None
@@ -40,13 +37,12 @@ def dot_general(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
         axis, factor = piece.layout
         if axis in contract:
             place = list(contract).index(axis)
-            return _sum_over_rows(
-                context, equation, (left, left_contract[place]), (right, right_contract[place])
-            )
+            return _sum_over_rows(context, equation, (left, left_contract[place]), (right, right_contract[place]))
         if axis in shared:
             place = list(shared).index(axis)
             values = [
-                p.rows(context.share, Rows(dims[place], factor)) for p, dims in ((left, left_batch), (right, right_batch))
+                p.rows(context.share, Rows(dims[place], factor))
+                for p, dims in ((left, left_batch), (right, right_batch))
             ]
             return [by_rows(v, Rows(place, factor)) for v in apply(equation, values)]
     if rows_of(equation, [left]) is not None and rows_of(equation, [right]) is not None:
@@ -71,9 +67,9 @@ def convolution(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
         return everywhere(context, equation, [left, right])
     numbers, params = equation.params["dimension_numbers"], equation.params
     image, feature = numbers.lhs_spec[0], numbers.lhs_spec[1]
-    if params["batch_group_count"] != 1:
-        raise refuse(equation, "groups the rows")
     if isinstance(left.layout, Rows) and left.layout.axis == image and right.layout is Spread.WHOLE:
+        if params["batch_group_count"] != 1:
+            raise refuse(equation, "groups the rows")
         rows = Rows(numbers.out_spec[0], left.layout.factor)
         return [by_rows(v, rows) for v in apply(equation, [left.value(), right.value()])]
     left_fits = left.layout is Spread.WHOLE or (isinstance(left.layout, Rows) and left.layout.axis == feature)
@@ -148,12 +144,12 @@ def scatter_add(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     def fits(piece: Piece, axis: int | None) -> bool:
         return not isinstance(piece.layout, Rows) or piece.layout == Rows(axis if axis is not None else -1, factor)
 
-    for axis, place, own in where:
-        if not (fits(updates, axis) and fits(indices, place) and fits(operand, own)):
+    for update_axis, index_axis, own in where:
+        if not (fits(updates, update_axis) and fits(indices, index_axis) and fits(operand, own)):
             continue
-        rows = Rows(axis, factor)
+        rows = Rows(update_axis, factor)
         update = updates.rows(context.share, rows)
-        index = indices.value() if place is None else indices.rows(context.share, Rows(place, factor))
+        index = indices.value() if index_axis is None else indices.rows(context.share, Rows(index_axis, factor))
         if own is not None:
             table = operand.rows(context.share, Rows(own, factor))
             return [by_rows(v, Rows(own, factor)) for v in apply(equation, [table, index, update])]
@@ -176,13 +172,4 @@ def concatenate(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
 def barrier(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     """An optimization barrier: values pass as they lie."""
     results = apply(equation, [p.value() for p in pieces])
-    return [Piece(p.layout, lambda v=v: v) for p, v in zip(pieces, results, strict=True)]
-
-
-def random_key(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
-    """Making and dividing keys: the same on every replica."""
-    if rows_of(equation, pieces) is not None:
-        raise refuse(equation, "makes a key for each row")
-    return everywhere(context, equation, pieces)
-
-
+    return [laid(v, p.layout) for p, v in zip(pieces, results, strict=True)]

@@ -1,7 +1,7 @@
 """A replica's own rows of a random draw, without drawing the others.
 
-JAX's partitionable threefry hashes each element's own number in row-major order. So the rows from `first` on are the same
-hash from a later number on, and a mask that is drawn so is exactly the single device's rows.
+JAX's partitionable threefry hashes each element's own number in row-major order. So the rows from `first` on are the
+same hash from a later number on, and a mask that is drawn so is exactly the single device's rows.
 """
 
 import math

@@ -22,7 +22,8 @@ class Exchange:
     """
 
     def __init__(self, *, one_at_a_time: bool) -> None:
-        self._one_at_a_time = one_at_a_time
+        self.one_at_a_time = one_at_a_time
+        """Whether each waits for the one before."""
         self._last: Array | None = None
         self.shapes: list[tuple[int, ...]] = []
         """Shape of each value exchanged so far, for the text form."""
@@ -35,8 +36,20 @@ class Exchange:
         """The largest or smallest of the replicas' values, on every replica."""
         return self._meet(jax.lax.pmax if is_max else jax.lax.pmin, value)
 
+    def after(self, values: list[Array]) -> list[Array]:
+        """The values, not there before the last collective is done: what is made of them may exchange in its turn."""
+        if not self.one_at_a_time or self._last is None or not values:
+            return values
+        *values, _ = jax.lax.optimization_barrier([*values, self._last])
+        return values
+
+    def follow(self, values: list[Array]) -> None:
+        """Makes the next collective wait for these values, whose making may have exchanged."""
+        if values:
+            self._last = values[0]
+
     def _meet(self, collective: Any, value: Array) -> Array:
-        if self._one_at_a_time and self._last is not None:
+        if self.one_at_a_time and self._last is not None:
             value, _ = jax.lax.optimization_barrier((value, self._last))
         self.shapes.append(value.shape)
         self._last = collective(value, AXIS)

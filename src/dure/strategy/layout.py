@@ -65,7 +65,7 @@ class Share:
         return self.size * self.replicas == self.batch
 
     def places(self) -> np.ndarray:
-        """Rows of the batch that each replica computes, int32 `[replicas, size]`; the last row stands in for padding."""
+        """The rows that each replica computes, int32 `[replicas, size]`; the last row stands in for padding."""
         rows = np.arange(self.size * self.replicas, dtype=np.int32)
         return np.minimum(rows, self.batch - 1).reshape(self.replicas, self.size)
 
@@ -115,9 +115,7 @@ class Piece:
         cut: for a whole value, gives this replica's rows without making the whole; None slices the whole.
     """
 
-    def __init__(
-        self, layout: Layout, make: Callable[[], Array], cut: Callable[[Rows], Array] | None = None
-    ) -> None:
+    def __init__(self, layout: Layout, make: Callable[[], Array], cut: Callable[[Rows], Array] | None = None) -> None:
         self.layout = layout
         self._make = make
         self._cut = cut
@@ -150,16 +148,21 @@ class Piece:
         return self._cuts[rows]
 
 
+def laid(value: Array, layout: Layout) -> Piece:
+    """A piece of an array that is there already."""
+    return Piece(layout, lambda: value)
+
+
 def whole(value: Array) -> Piece:
     """A value that every replica has."""
-    return Piece(Spread.WHOLE, lambda: value)
+    return laid(value, Spread.WHOLE)
 
 
 def by_rows(value: Array, rows: Rows) -> Piece:
     """A value of which every replica has its own rows."""
-    return Piece(rows, lambda: value)
+    return laid(value, rows)
 
 
 def partial(value: Array) -> Piece:
     """A value that is the sum of what the replicas have."""
-    return Piece(Spread.PARTIAL, lambda: value)
+    return laid(value, Spread.PARTIAL)

@@ -1,7 +1,7 @@
 """Local SGD: every replica trains by itself on its share, and the weights are averaged now and then.
 
-The first of the two texts that Dure follows describes mirrored training so. TensorFlow's MirroredStrategy, PyTorch's DDP
-and Horovod exchange gradients at every step instead, as `sync_every="step"` does.
+The first of the two texts that Dure follows describes mirrored training so. TensorFlow's MirroredStrategy, PyTorch's
+DDP and Horovod exchange gradients at every step instead, as `sync_every="step"` does.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from dure.models.pure import Batch, PureModel, PyTree, TrainState
-from dure.strategy.base import Feed, Held, Metrics
+from dure.strategy.base import Feed, Metrics
 from dure.strategy.exchange import Exchange
 from dure.strategy.layout import AXIS, Share, whole
 from dure.strategy.rules import Context
-from dure.strategy.spmd import MeshRunner, Step, pick, repeat, shape_of
 from dure.strategy.split import walk
+from dure.strategy.spmd import MeshRunner, Step, pick, repeat, shape_of
 
 Array = Any
 
@@ -83,9 +83,7 @@ class LocalRunner:
         self.new_metrics, self.result = self._mirror.new_metrics, self._mirror.result
 
     def _mapped(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
-        return jax.shard_map(
-            function, mesh=self._mesh, in_specs=(in_specs,), out_specs=out_specs, check_vma=False
-        )
+        return jax.shard_map(function, mesh=self._mesh, in_specs=(in_specs,), out_specs=out_specs, check_vma=False)
 
     def place(self, state: TrainState) -> LocalState:
         """Copies a state to every device."""
@@ -94,9 +92,12 @@ class LocalRunner:
             return np.stack([np.asarray(leaf)] * self._replicas)
 
         local = LocalState(
-            jax.tree.map(copies, state), np.zeros(self._replicas, np.float32), np.zeros(self._replicas, np.int32)
+            jax.tree.map(copies, state),
+            np.zeros(self._replicas, np.float32),
+            np.zeros(self._replicas, np.int32),
         )
-        return jax.device_put(local, self._apart)
+        placed: LocalState = jax.device_put(local, self._apart)
+        return placed
 
     def gather(self, placed: LocalState) -> TrainState:
         """A host copy of the state that the replicas share after `sync`."""
@@ -124,15 +125,13 @@ class LocalRunner:
         """The outputs of the first replica's weights, the rows shared out; call `sync` before."""
         return self._mirror.predict(self._first(placed), feed, index)
 
-    # --- inside the mapped programs --------------------------------------------------------------------------------
-
     def _build(self, step: Step, placed: LocalState, metrics: Metrics, feed: Feed) -> Callable[..., Any]:
         share = Share(step.batch, self._replicas)
         counts = [min(share.size, max(0, step.batch - r * share.size)) for r in range(self._replicas)]
         kinds = sorted(set(counts))
         axes = 1 if step.is_indexed else 3
         one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), (placed.state, metrics))
-        branches = [self._branch(share, rows, *one, shape_of(feed.data), axes) for rows in kinds]
+        branches = [self._branch(share, rows, one[0], one[1], shape_of(feed.data), axes) for rows in kinds]
         which = np.array([kinds.index(count) for count in counts], np.int32)
 
         def body(data: Batch, order: Any, index: Array, carry: Any) -> Any:
@@ -144,7 +143,7 @@ class LocalRunner:
             local = LocalState(state, seen, steps + 1)
             if self._sync_every is not None:
                 is_due = local.steps >= self._sync_every
-                local = jax.lax.cond(is_due, lambda local: self._average(local), lambda local: local, local)
+                local = jax.lax.cond(is_due, self._average, lambda same: same, local)
             return local, metrics
 
         def mapped(local: Any, metrics: Any, data: Batch, order: Any, start: Array, count: Array) -> Any:
@@ -168,7 +167,7 @@ class LocalRunner:
     ) -> Callable[..., Any]:
         """One step on `rows` rows, traced at that size; its draws are those rows of the full batch's draws."""
         if rows == 0:
-            return lambda state, metrics, batch: (state, metrics)
+            return lambda state, metrics, _: (state, metrics)
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[axes:]), leaf.dtype), data)
         program, results = jax.make_jaxpr(self._model.gradients, return_shape=True)(state, metrics, shapes)
         trees = jax.tree.structure(results)
@@ -183,10 +182,11 @@ class LocalRunner:
         return step
 
     def _sync_local(self, local: LocalState) -> LocalState:
-        return jax.tree.map(lambda leaf: leaf[None], self._average(_own(local)))
+        averaged: LocalState = jax.tree.map(lambda leaf: leaf[None], self._average(_own(local)))
+        return averaged
 
     def _join_local(self, local: LocalState) -> TrainState:
-        mine = _own(local)
+        mine: LocalState = _own(local)
         if not self._keeps_optimizer:
             return mine.state
         exchange = Exchange(one_at_a_time=self._one_at_a_time)

@@ -81,10 +81,10 @@ class SingleDevice:
 class Mirrored:
     """Keeps a copy of the model on each of several like devices and shares every batch out among them.
 
-    With `sync_every="step"` the gradients are summed at every step and the result is the single device's: the last short
-    batch, dropout, batch statistics and metrics included. With a number or `"epoch"` each replica trains by itself on
-    its share and the weights are averaged every so many steps and at each epoch's end (local SGD): fewer exchanges, other
-    numbers.
+    With `sync_every="step"` the gradients are summed at every step and the result is the single device's: the last
+    short batch, dropout, batch statistics and metrics included. With a number or `"epoch"` each replica trains by
+    itself on its share and the weights are averaged every so many steps and at each epoch's end (local SGD): fewer
+    exchanges, other numbers.
 
     Args:
         num_devices: how many devices of the fastest kind; None takes all of them.
@@ -112,7 +112,9 @@ class Mirrored:
             raise SpecError(f"asked for {num_devices} devices and for {list(devices)} by name; give one of the two")
         is_number = isinstance(sync_every, int) and not isinstance(sync_every, bool) and sync_every >= 1
         if not is_number and sync_every not in ("step", "epoch"):
-            raise SpecError(f'asked for sync_every={sync_every!r}; it is "step", "epoch", or a number of steps from 1 on')
+            raise SpecError(
+                f'asked for sync_every={sync_every!r}; it is "step", "epoch", or a number of steps from 1 on'
+            )
         if optimizer_state not in ("average", "keep"):
             raise SpecError(f'asked for optimizer_state={optimizer_state!r}; it is "average" or "keep"')
         choice = choose(devices if devices is not None else num_devices, strategy="Mirrored")

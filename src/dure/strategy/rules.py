@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from dure import _jax
@@ -139,20 +138,8 @@ def elementwise(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     def cut(rows: Rows) -> Array:
         return apply(equation, [operand_rows(context, equation, i, p, rows) for i, p in enumerate(pieces)])[0]
 
-    cheap = len(equation.outvars) == 1 and any(p.cuts_cheaply for p in pieces)
-    make = _memo(lambda: apply(equation, [p.value() for p in pieces]))
-    return [Piece(Spread.WHOLE, lambda i=i: make()[i], cut if cheap else None) for i in range(len(equation.outvars))]
-
-
-def _memo(make: Callable[[], list[Array]]) -> Callable[[], list[Array]]:
-    kept: list[list[Array]] = []
-
-    def once() -> list[Array]:
-        if not kept:
-            kept.append(make())
-        return kept[0]
-
-    return once
+    cheap = any(p.cuts_cheaply for p in pieces)
+    return [Piece(Spread.WHOLE, lambda: apply(equation, [p.value() for p in pieces])[0], cut if cheap else None)]
 
 
 def random_bits(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
@@ -165,7 +152,11 @@ def random_bits(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
             return draw_rows(key, first, context.share.local_shape(shape, rows))
         return context.share.cut(piece.value(), rows)
 
-    if shape and context.own_draws == shape[0] and can_draw_rows(key, bit_width=equation.params["bit_width"], shape=shape):
+    if (
+        shape
+        and context.own_draws == shape[0]
+        and can_draw_rows(key, bit_width=equation.params["bit_width"], shape=shape)
+    ):
         return [whole(draw_rows(key, context.share.first(), shape))]
     piece = Piece(Spread.WHOLE, lambda: apply(equation, [key])[0], cut)
     return [piece]
@@ -196,7 +187,9 @@ def broadcast_in_dim(context: Context, equation: Equation, pieces: Pieces) -> Pi
         if shape[kept[axis]] != given[axis]:
             raise refuse(equation, "spreads one row over several")
         rows = Rows(kept[axis], factor)
-        return [by_rows(v, rows) for v in apply(equation, [piece.value()], shape=context.share.local_shape(shape, rows))]
+        return [
+            by_rows(v, rows) for v in apply(equation, [piece.value()], shape=context.share.local_shape(shape, rows))
+        ]
 
     def cut(rows: Rows) -> Array:
         inner = kept.index(rows.axis) if rows.axis in kept else None
@@ -343,8 +336,10 @@ def slice_(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
         return keep_unless_rows(context, equation, pieces)
     size = equation.invars[0].aval.shape[rows.axis]
     strides = params["strides"]
-    if params["start_indices"][rows.axis] or params["limit_indices"][rows.axis] != size or (
-        strides and strides[rows.axis] != 1
+    if (
+        params["start_indices"][rows.axis]
+        or params["limit_indices"][rows.axis] != size
+        or (strides and strides[rows.axis] != 1)
     ):
         raise refuse(equation, "takes some of the rows")
     limits = context.share.local_shape(params["limit_indices"], rows)

@@ -1,9 +1,9 @@
 """Splits a full-batch program by rows: an interpreter that computes what one replica has of each value.
 
-The program is traced once, at the full batch, exactly as a single device would run it, gradients included. Inside a mapped
-program each replica then walks its equations with the rules of `rules` and `contract`. So the numbers are the single
-device's by construction: the mean is over the full batch because the traced program says so, statistics of a batch are
-summed over all rows, and a draw is the single device's draw.
+The program is traced once, at the full batch, exactly as a single device would run it, gradients included. Inside a
+mapped program each replica then walks its equations with the rules of `rules` and `contract`. So the numbers are the
+single device's by construction: the mean is over the full batch because the traced program says so, statistics of a
+batch are summed over all rows, and a draw is the single device's draw.
 """
 
 from typing import Any
@@ -11,19 +11,89 @@ from typing import Any
 import jax
 
 from dure import _jax
-from dure.strategy import contract, rules
-from dure.strategy.layout import NotSplit, Piece, Rows, Spread, by_rows, partial, whole
+from dure.strategy import contract, control, rules
+from dure.strategy.layout import NotSplit, Piece, Rows, Spread, by_rows, laid, partial, whole
 from dure.strategy.rules import Context, Equation, Pieces, Rule
 
 PyTree = Any
 ClosedJaxpr = Any
 
 ELEMENTWISE = frozenset(
-    """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e bitcast_convert_type cbrt ceil
-    clamp clz convert_element_type copy copy_p cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt
-    integer_pow is_finite le lgamma log log1p logistic lt max min mul name ne neg nextafter not or polygamma
-    population_count pow reduce_precision rem round rsqrt select_n shift_left shift_right_arithmetic
-    shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor""".split()
+    {
+        "abs",
+        "acos",
+        "acosh",
+        "add",
+        "add_any",
+        "and",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "bessel_i0e",
+        "bessel_i1e",
+        "bitcast_convert_type",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "clz",
+        "convert_element_type",
+        "copy",
+        "copy_p",
+        "cos",
+        "cosh",
+        "digamma",
+        "div",
+        "eq",
+        "erf",
+        "erf_inv",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "floor",
+        "ge",
+        "gt",
+        "integer_pow",
+        "is_finite",
+        "le",
+        "lgamma",
+        "log",
+        "log1p",
+        "logistic",
+        "lt",
+        "max",
+        "min",
+        "mul",
+        "name",
+        "ne",
+        "neg",
+        "nextafter",
+        "not",
+        "or",
+        "polygamma",
+        "population_count",
+        "pow",
+        "reduce_precision",
+        "rem",
+        "round",
+        "rsqrt",
+        "select_n",
+        "shift_left",
+        "shift_right_arithmetic",
+        "shift_right_logical",
+        "sign",
+        "sin",
+        "sinh",
+        "sqrt",
+        "square",
+        "stop_gradient",
+        "sub",
+        "tan",
+        "tanh",
+        "xor",
+    }
 )
 """Operations whose result's elements come each from the operands' elements at the same place."""
 
@@ -68,6 +138,9 @@ RULES: dict[str, Rule] = {
     "squeeze": rules.squeeze,
     "transpose": rules.transpose,
 }
+
+BODIES = {"scan": control.scan, "cond": control.cond}
+"""Operations that hold programs and run them more or less than once."""
 
 INLINE = {
     "jit": "jaxpr",
@@ -118,16 +191,16 @@ def step(context: Context, equation: Equation, operands: Pieces) -> Pieces:
         if equation.params.get("differentiated") and equation.params.get("prevent_cse"):
             # The second forward pass of a checkpoint must stay a second one, or the memory it saves is spent.
             values = jax.lax.optimization_barrier([p.value() for p in operands])
-            operands = [Piece(p.layout, lambda v=v: v) for p, v in zip(operands, values, strict=True)]
+            operands = [laid(v, p.layout) for p, v in zip(operands, values, strict=True)]
         return walk(context, inner, operands)
     if equation.effects:
         raise rules.refuse(equation, f"has effects {sorted(map(str, equation.effects))}")
+    if name in BODIES:
+        return BODIES[name](walk)(context, equation, operands)
     return RULES.get(name, rules.everywhere)(context, equation, operands)
 
 
-def split(
-    context: Context, program: ClosedJaxpr, *, whole_in: PyTree, partial_in: PyTree, rows_in: PyTree
-) -> Pieces:
+def split(context: Context, program: ClosedJaxpr, *, whole_in: PyTree, partial_in: PyTree, rows_in: PyTree) -> Pieces:
     """Computes a program whose arguments are, in this order: whole values, sums, and rows of the batch.
 
     Args:

@@ -43,9 +43,9 @@ def shape_of(tree: PyTree) -> PyTree:
 def pick(data: Batch, order: Array | None, step: Array) -> Batch:
     """One step's rows of what a device has: `[rows, ...]` leaves."""
     if order is None:
-        return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, step, keepdims=False), data)
+        return Batch(*jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, step, keepdims=False), data))
     places = jax.lax.dynamic_index_in_dim(order, step, keepdims=False)
-    return jax.tree.map(lambda leaf: leaf.at[places].get(mode="promise_in_bounds"), data)
+    return Batch(*jax.tree.map(lambda leaf: leaf.at[places].get(mode="promise_in_bounds"), data))
 
 
 def repeat(body: Callable[[Array, Any], Any], start: Array, count: Array, carry: Any) -> Any:
@@ -81,15 +81,16 @@ class MeshRunner:
         self.forms: dict[str, str] = {}
         """By kind of step, how it is spread: "one device", "split by rows", or "left to XLA: " and why."""
 
-    # --- where things lie ------------------------------------------------------------------------------------------
-
     def place(self, state: TrainState) -> TrainState:
         """Copies a state to every device."""
-        return jax.device_put(jax.tree.map(lambda leaf: np.array(leaf, copy=True), state), self._everywhere)
+        copies = jax.tree.map(lambda leaf: np.array(leaf, copy=True), state)
+        placed: TrainState = jax.device_put(copies, self._everywhere)
+        return placed
 
     def gather(self, placed: Placed) -> TrainState:
         """A host copy of the state."""
-        return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), placed)
+        state: TrainState = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), placed)
+        return state
 
     def sync(self, placed: Placed) -> Placed:
         """Gives back what it got: the replicas are always equal."""
@@ -142,8 +143,6 @@ class MeshRunner:
         parts = jax.device_get(metrics)
         return self._model.result(jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), parts))
 
-    # --- what runs -------------------------------------------------------------------------------------------------
-
     def train(self, placed: Placed, metrics: Metrics, feed: Feed, start: int, count: int) -> tuple[Placed, Metrics]:
         """Runs `count` training steps in one dispatch."""
         return self._run("train", placed, metrics, feed, start, count)  # type: ignore[no-any-return]
@@ -184,8 +183,8 @@ class MeshRunner:
         model = self._model
         return {
             "train": model.gradients,
-            "measure": lambda state, metrics, batch: model.measure(state, metrics, batch),
-            "predict": lambda state, metrics, batch: model.predict(state, batch.x),
+            "measure": model.measure,
+            "predict": lambda state, _, batch: model.predict(state, batch.x),
         }[name]
 
     def _on_full(self, step: Step, rows: Callable[[Batch, Array | None, Array], Batch]) -> Loop:
@@ -229,7 +228,8 @@ class MeshRunner:
             if order is None:
                 picked = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), picked)
             full = jax.tree.map(lambda leaf: leaf[: step.batch], picked)
-            return jax.lax.with_sharding_constraint(full, self._apart)
+            shared: Batch = jax.lax.with_sharding_constraint(full, self._apart)
+            return shared
 
         loop = self._on_full(step, rows)
 
@@ -279,7 +279,11 @@ class MeshRunner:
             mine = jax.tree.map(lambda leaf: leaf[0], metrics)
             if step.name == "predict":
                 return one(state, mine, pick(data, order, start))
-            state, mine = repeat(lambda i, carry: one(*carry, pick(data, order, i)), start, count, (state, mine))
+
+            def body(index: Array, carry: tuple[Any, Any]) -> Any:
+                return one(carry[0], carry[1], pick(data, order, index))
+
+            state, mine = repeat(body, start, count, (state, mine))
             stacked = jax.tree.map(lambda leaf: leaf[None], mine)
             return (state, stacked) if step.name == "train" else stacked
 
