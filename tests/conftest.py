@@ -22,6 +22,8 @@ for variable in OWN.split():
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["MPLBACKEND"] = "agg"
+# Keras sets this one when it is first imported.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 # Two cores run two workers of the suite: a pool of threads in each would only make them wait for one another.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
     os.environ[variable] = "1"

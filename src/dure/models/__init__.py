@@ -1,0 +1,1 @@
+"""Models as pure functions: `dure.Model` for plain JAX, an adaptor for compiled Keras models."""
