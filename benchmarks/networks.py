@@ -68,9 +68,7 @@ def conv_init(key):
 
 def conv_apply(params, x, *, key, training):
     for name in "ab":
-        x = jax.lax.conv_general_dilated(
-            x, params[name], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        x = jax.lax.conv_general_dilated(x, params[name], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
         x = jax.lax.reduce_window(jax.nn.relu(x), -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
     return x.reshape(len(x), -1) @ params["w"] + params["bias"]
 

@@ -4,10 +4,11 @@ Question: which form of the mirrored step gives the single device's numbers, how
 one slower on a large network. What came out is written down in docs/design/engine.md; this program stays so that
 the answer can be asked again of another JAX.
 
-Run: python benchmarks/spike_partition.py [--devices 2] [--net seed|large|keras_bn] [--hlo]
+Run: python benchmarks/spike_partition.py [--devices 2] [--net seed|large] [--hlo]
 """
 
 import argparse
+import itertools
 import os
 import statistics
 import time
@@ -24,7 +25,19 @@ from jax.sharding import PartitionSpec as P
 AXIS = "replica"
 
 
-def dense_net(sizes):
+@jax.custom_vjp
+def straight(x, w):
+    """`x @ w` whose gradient for `w` is written as `x.T @ dz`; JAX's own rule writes `(dz.T @ x).T`."""
+    return x @ w
+
+
+straight.defvjp(
+    lambda x, w: (x @ w, (x, w)),
+    lambda saved, dz: (dz @ saved[1].T, jax.lax.dot_general(saved[0], dz, (((0,), (0,)), ((), ())))),
+)
+
+
+def dense_net(sizes, product=jnp.matmul):
     """Returns (params, loss): a relu network with softmax loss; loss gives one value an example."""
 
     def init(key):
@@ -36,8 +49,8 @@ def dense_net(sizes):
 
     def losses(params, x, y):
         for layer in params[:-1]:
-            x = jax.nn.relu(x @ layer["w"] + layer["b"])
-        logits = x @ params[-1]["w"] + params[-1]["b"]
+            x = jax.nn.relu(product(x, layer["w"]) + layer["b"])
+        logits = product(x, params[-1]["w"]) + params[-1]["b"]
         return optax.softmax_cross_entropy_with_integer_labels(logits, y)
 
     return init(jax.random.key(0)), losses
@@ -156,6 +169,29 @@ def measure(runs, steps, pairs):
         print(f"  {name:24s} {rate:9.1f} steps/s   weights off by {off:.1e} after {steps} steps", flush=True)
 
 
+def update_cost(sizes):
+    """Prints what Adam costs for each matrix, its gradient read straight and through a transpose, in ms of CPU time."""
+    optimizer = optax.adam(1e-3)
+
+    def update(carry, grad):
+        updates, opt = optimizer.update(grad, carry[1], carry[0])
+        return optax.apply_updates(carry[0], updates), opt
+
+    for shape in itertools.pairwise(sizes):
+        took = {}
+        for name, read in {"straight": lambda g: g, "transposed": jnp.transpose}.items():
+            step = jax.jit(lambda carry, g, read=read: update(carry, read(g)), donate_argnums=0)
+            weights, grad = jnp.ones(shape), read(jnp.ones(shape))
+            carry = jax.block_until_ready(step((weights, optimizer.init(weights)), grad))
+            seconds = []
+            for _ in range(15):
+                begin = time.process_time()
+                carry = jax.block_until_ready(step(carry, grad))
+                seconds.append(time.process_time() - begin)
+            took[name] = 1000 * min(seconds)
+        print(f"  Adam on {shape}: " + ", ".join(f"{name} {ms:.2f} ms" for name, ms in took.items()), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", type=int, default=2)
@@ -172,8 +208,11 @@ def main():
     }[args.net]
     params, losses = dense_net(sizes)
     runs = make_runs(params, losses, optax.adam(1e-3), data, steps, batch, args.devices)
+    mended = make_runs(params, dense_net(sizes, straight)[1], optax.adam(1e-3), data, steps, batch, args.devices)
+    runs["auto, gradient straight"] = mended["auto"]
     print(f"{args.net}: {sizes}, batch {batch}, {args.devices} virtual devices")
     measure(runs, steps, args.pairs)
+    update_cost(sizes)
     if args.hlo:
         for line in runs["auto"][1]().splitlines():
             if any(word in line for word in ("all-reduce", " dot(", "all-gather", "all-to-all", "transpose(")):

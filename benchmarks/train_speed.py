@@ -119,20 +119,26 @@ def rows_of(case, only):
     if "mirrored" in only:
         for n in (2, 4):
             form, theirs = jax_hand(n)
-            yield f"JAX, mirrored:{n} / sharded scan ({form})", by_dure(
-                jax_model(case.name), mirrored(n), case, x, y
-            ), theirs
+            yield (
+                f"JAX, mirrored:{n} / sharded scan ({form})",
+                by_dure(jax_model(case.name), mirrored(n), case, x, y),
+                theirs,
+            )
     if "keras" in only:
         ours = by_dure(keras_model(case.name), single, case, x, y)
-        yield "Keras, single / scan of stateless calls", ours, by_hand(
-            hand.keras_scan(keras_model(case.name), x, y), case
+        yield (
+            "Keras, single / scan of stateless calls",
+            ours,
+            by_hand(hand.keras_scan(keras_model(case.name), x, y), case),
         )
         yield "Keras, single / Keras fit", ours, by_keras(keras_model(case.name), case, x, y)
         many = keras_model(case.name, steps_per_execution=100)
         yield "Keras, single / Keras fit, steps_per_execution=100", ours, by_keras(many, case, x, y)
-        yield "Keras, mirrored:2 / sharded scan of stateless calls", by_dure(
-            keras_model(case.name), mirrored(2), case, x, y
-        ), by_hand(hand.keras_scan(keras_model(case.name), x, y, 2), case)
+        yield (
+            "Keras, mirrored:2 / sharded scan of stateless calls",
+            by_dure(keras_model(case.name), mirrored(2), case, x, y),
+            by_hand(hand.keras_scan(keras_model(case.name), x, y, 2), case),
+        )
     if "stream" in only:
         ours = by_dure(jax_model(case.name), single, case, x, y, resident_bytes=0)
         yield "JAX, streamed / resident", ours, by_dure(jax_model(case.name), single, case, x, y)

@@ -30,6 +30,11 @@ def dot_general(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     """A matrix product: rows may be free on one side, shared by both, or contracted."""
     left, right = (context.settle(p) for p in pieces)
     (left_contract, right_contract), (left_batch, right_batch) = equation.params["dimension_numbers"]
+    meeting = [*zip(left_contract, right_contract, strict=True), *zip(left_batch, right_batch, strict=True)]
+    if isinstance(left.layout, Rows) and isinstance(right.layout, Rows):
+        (left_axis, left_factor), (right_axis, right_factor) = left.layout, right.layout
+        if (left_axis, right_axis) not in meeting or left_factor != right_factor:
+            right = context.gather(right)  # every row with every row: a replica's own with all
     sides = [(left, left_contract, left_batch), (right, right_contract, right_batch)]
     for piece, contract, shared in sides:
         if not isinstance(piece.layout, Rows):
@@ -45,8 +50,6 @@ def dot_general(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
                 for p, dims in ((left, left_batch), (right, right_batch))
             ]
             return [by_rows(v, Rows(place, factor)) for v in apply(equation, values)]
-    if rows_of(equation, [left]) is not None and rows_of(equation, [right]) is not None:
-        raise refuse(equation, "multiplies every row with every row")
     for side, (piece, contract, shared) in enumerate(sides):
         if isinstance(piece.layout, Rows):
             axis, factor = piece.layout
@@ -98,8 +101,8 @@ def gather(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
         if axis in numbers.start_indices_batching_dims:
             own = numbers.operand_batching_dims[list(numbers.start_indices_batching_dims).index(axis)]
             table = operand.rows(context.share, Rows(own, factor))
-        elif operand.layout is not Spread.WHOLE:
-            raise refuse(equation, "looks up other rows of the batch")
+        elif isinstance(operand.layout, Rows):
+            table = context.gather(operand).value()  # a row looks up other rows
         return [by_rows(v, out) for v in apply(equation, [table, indices.value()])]
     axis, factor = operand.layout  # type: ignore[misc]  # rows_of found rows, and the indices have none
     sizes = equation.params["slice_sizes"]
@@ -110,16 +113,32 @@ def gather(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
         values = [operand.value(), indices.rows(context.share, Rows(own, factor))]
         return [by_rows(v, out) for v in apply(equation, values)]
     if axis in dropped or sizes[axis] != equation.invars[0].aval.shape[axis]:
-        raise refuse(equation, "takes some of the rows")
+        return [_other_rows(context, equation, context.gather(operand).value(), indices, batch_axes)]
     window = [d for d in range(len(sizes)) if d not in dropped]
     out = Rows(numbers.offset_dims[window.index(axis)], factor)
     local = context.share.local_shape(sizes, Rows(axis, factor))
     return [by_rows(v, out) for v in apply(equation, [operand.value(), indices.value()], slice_sizes=local)]
 
 
-def scatter_add(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
-    """The gradient of a look-up: adds rows to a table, to each row's own place, or to the same places of every row."""
-    operand, indices, updates = (context.settle(p) for p in pieces)
+def _other_rows(context: Context, equation: Equation, table: Array, indices: Piece, batch_axes: list[int]) -> Piece:
+    """Some rows in some order: a replica that needs only its share of them looks up only these."""
+
+    def cut(rows: Rows) -> Array:
+        if rows.axis not in batch_axes:
+            return context.share.cut(piece.value(), rows)
+        places = indices.rows(context.share, Rows(batch_axes.index(rows.axis), rows.factor))
+        return apply(equation, [table, places])[0]
+
+    piece = Piece(Spread.WHOLE, lambda: apply(equation, [table, indices.value()])[0], cut)
+    return piece
+
+
+def scatter(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
+    """Writes or adds rows to a table, to each row's own place, or to the same places of every row."""
+    operand, indices, updates = pieces[0], context.settle(pieces[1]), context.settle(pieces[2])
+    is_sum = equation.primitive.name in ("scatter-add", "scatter-sub")
+    if not is_sum:
+        operand = context.settle(operand)
     if all(not isinstance(p.layout, Rows) for p in (operand, indices, updates)):
         return everywhere(context, equation, [operand, indices, updates])
     numbers = equation.params["dimension_numbers"]
@@ -144,17 +163,27 @@ def scatter_add(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     def fits(piece: Piece, axis: int | None) -> bool:
         return not isinstance(piece.layout, Rows) or piece.layout == Rows(axis if axis is not None else -1, factor)
 
+    def is_full(variable: Any, axis: int | None) -> bool:
+        return axis is None or variable.aval.shape[axis] == context.share.batch * factor
+
     for update_axis, index_axis, own in where:
         if not (fits(updates, update_axis) and fits(indices, index_axis) and fits(operand, own)):
             continue
+        if not all(map(is_full, reversed(equation.invars), (update_axis, index_axis, own))):
+            continue  # it writes to some of the rows
         rows = Rows(update_axis, factor)
         update = updates.rows(context.share, rows)
         index = indices.value() if index_axis is None else indices.rows(context.share, Rows(index_axis, factor))
         if own is not None:
-            table = operand.rows(context.share, Rows(own, factor))
+            table = context.settle(operand).rows(context.share, Rows(own, factor))
             return [by_rows(v, Rows(own, factor)) for v in apply(equation, [table, index, update])]
+        if not is_sum:
+            raise refuse(equation, "writes rows over one another")
+        # Padding adds nothing, but it repeats the last row's place.
         update = context.share.masked(update, rows, 0)
-        return [partial(v) for v in apply(equation, [context.as_partial(operand), index, update])]
+        is_unique = equation.params["unique_indices"] and context.share.is_even
+        values = [context.as_partial(operand), index, update]
+        return [partial(v) for v in apply(equation, values, unique_indices=is_unique)]
     raise refuse(equation, "writes to other rows of the batch")
 
 
@@ -167,6 +196,16 @@ def concatenate(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     if rows.axis == equation.params["dimension"]:
         raise refuse(equation, "joins rows to rows")
     return [by_rows(v, rows) for v in apply(equation, [p.rows(context.share, rows) for p in pieces])]
+
+
+def stack(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
+    """Joins along a new axis."""
+    pieces = [context.settle(p) for p in pieces]
+    rows = rows_of(equation, pieces)
+    if rows is None:
+        return everywhere(context, equation, pieces)
+    out = Rows(rows.axis + (equation.params["axis"] <= rows.axis), rows.factor)
+    return [by_rows(v, out) for v in apply(equation, [p.rows(context.share, rows) for p in pieces])]
 
 
 def barrier(context: Context, equation: Equation, pieces: Pieces) -> Pieces:

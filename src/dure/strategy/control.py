@@ -1,6 +1,7 @@
 """Rules for `scan` and `cond`: their bodies are split as the program around them is."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -59,7 +60,7 @@ def layouts_of(context: Context, walk: Walk, program: Any, layouts: Sequence[Lay
 
 def inside(context: Context) -> Context:
     """The context of a body, which has a chain of collectives of its own."""
-    return Context(context.share, Exchange(one_at_a_time=context.exchange.one_at_a_time), context.own_draws)
+    return replace(context, exchange=Exchange(one_at_a_time=context.exchange.one_at_a_time))
 
 
 def scan(walk: Walk) -> Callable[[Context, Equation, Pieces], Pieces]:
@@ -75,7 +76,7 @@ def scan(walk: Walk) -> Callable[[Context, Equation, Pieces], Pieces]:
         each = [_element(equation, piece.layout) for piece in pieces[start:]]
         before = [piece.layout for piece in pieces[:start]]
         carried = before[num_consts:]
-        for _ in range(num_carry + 1):
+        while True:  # a layout only ever moves on from whole to partial to rows, so that this ends
             found = layouts_of(context, walk, body, [*before[:num_consts], *carried, *each])
             joined = [join(a, b) for a, b in zip(carried, found[:num_carry], strict=True)]
             if joined == carried:

@@ -1,7 +1,7 @@
 """A replica's own rows of a random draw, without drawing the others.
 
-JAX's partitionable threefry hashes each element's own number in row-major order. So the rows from `first` on are the
-same hash from a later number on, and a mask that is drawn so is exactly the single device's rows.
+JAX's partitionable threefry hashes each element's own number in row-major order. So any rows are the same hash of other
+numbers, and a mask that is drawn so is exactly the single device's rows.
 """
 
 import math
@@ -32,22 +32,23 @@ def can_draw_rows(key: Array, *, bit_width: int, shape: tuple[int, ...]) -> bool
     )
 
 
-def draw_rows(key: Array, first: Array, shape: tuple[int, ...]) -> Array:
+def draw_rows(key: Array, rows: Array, shape: tuple[int, ...]) -> Array:
     """Draws the bits of some rows.
 
     Args:
         key: a typed threefry key, scalar.
-        first: number of the first row, an int32 scalar.
-        shape: the shape of the rows wanted, `[rows, ...]`.
+        rows: numbers of the rows wanted, int32 `[rows]`.
+        shape: their shape, `[rows, ...]`.
 
     Returns:
-        uint32 `[rows, ...]`: rows `first` to `first + rows` of what the key gives for any larger number of rows.
+        uint32 `[rows, ...]`: these rows of what the key gives for any larger number of rows.
 
     Source:
         The counter layout is that of `jax.random.bits` under `jax_threefry_partitionable`.
     """
     data = jax.random.key_data(key)
     row_size = math.prod(shape[1:])
-    low = first.astype(jnp.uint32) * jnp.uint32(row_size) + jax.lax.iota(jnp.uint32, math.prod(shape))
+    starts = rows.astype(jnp.uint32) * jnp.uint32(row_size)
+    low = (starts[:, None] + jax.lax.iota(jnp.uint32, row_size)).reshape(-1)
     high = jnp.zeros_like(low)
     return _jax.threefry_bits(data[0], data[1], high, low).reshape(shape)

@@ -3,6 +3,7 @@
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 
 from dure.strategy.layout import AXIS
 
@@ -29,12 +30,20 @@ class Exchange:
         """Shape of each value exchanged so far, for the text form."""
 
     def sum(self, value: Array) -> Array:
-        """The sum of the replicas' parts, on every replica."""
+        """The sum of the replicas' parts, on every replica; of truth values, whether any is true."""
+        if value.dtype == jnp.bool_:
+            return self.extreme(value, is_max=True)
         return self._meet(jax.lax.psum, value)
 
     def extreme(self, value: Array, *, is_max: bool) -> Array:
-        """The largest or smallest of the replicas' values, on every replica."""
-        return self._meet(jax.lax.pmax if is_max else jax.lax.pmin, value)
+        """The largest or smallest of the replicas' values, on every replica; NaN where one is, as in a reduction."""
+        # Not `pmax`: in XLA's CPU collectives a NaN loses against any number.
+        values = self.gather(value[None], 0)
+        return jnp.max(values, axis=0) if is_max else jnp.min(values, axis=0)
+
+    def gather(self, value: Array, axis: int) -> Array:
+        """The replicas' arrays joined along an axis, on every replica."""
+        return self._meet(lambda value, name: jax.lax.all_gather(value, name, axis=axis, tiled=True), value)
 
     def after(self, values: list[Array]) -> list[Array]:
         """The values, not there before the last collective is done: what is made of them may exchange in its turn."""
@@ -49,6 +58,8 @@ class Exchange:
             self._last = values[0]
 
     def _meet(self, collective: Any, value: Array) -> Array:
+        if jax.lax.axis_size(AXIS) == 1:
+            return value  # XLA would keep an exchange among one
         if self.one_at_a_time and self._last is not None:
             value, _ = jax.lax.optimization_barrier((value, self._last))
         self.shapes.append(value.shape)

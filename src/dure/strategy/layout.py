@@ -39,7 +39,7 @@ Layout = Spread | Rows
 
 
 class NotSplit(Exception):
-    """The program cannot be split by rows; the text says which operation stands against it. Never leaves the engine."""
+    """An operation cannot be split by rows; the text says which and why. Never leaves the engine."""
 
 
 @dataclass(frozen=True)
@@ -71,25 +71,34 @@ class Share:
 
     def first(self) -> Array:
         """This replica's first row, an int32 scalar; only inside a mapped program."""
+        if self.replicas == 1:
+            return jnp.int32(0)
         return jax.lax.axis_index(AXIS).astype(jnp.int32) * self.size
 
     def local_shape(self, shape: tuple[int, ...], rows: Rows) -> tuple[int, ...]:
         """The shape of one replica's part of a value of the full `shape`."""
         return (*shape[: rows.axis], self.size * rows.factor, *shape[rows.axis + 1 :])
 
+    def index(self, rows: Rows) -> Array:
+        """This replica's places along the rows' axis, int32 `[size * factor]`; padding repeats the last row."""
+        index = self.first() * rows.factor + jnp.arange(self.size * rows.factor, dtype=jnp.int32)
+        if self.is_even:
+            return index
+        if rows.factor == 1:
+            return jnp.minimum(index, self.batch - 1)
+        row = jnp.minimum(index // rows.factor, self.batch - 1)
+        return row * rows.factor + index % rows.factor
+
     def cut(self, value: Array, rows: Rows) -> Array:
         """This replica's part of a whole `value`."""
-        size = self.size * rows.factor
-        start = self.first() * rows.factor
         if self.is_even:
+            start, size = self.first() * rows.factor, self.size * rows.factor
             return jax.lax.dynamic_slice_in_dim(value, start, size, rows.axis)
-        index = start + jnp.arange(size, dtype=jnp.int32)
-        if rows.factor == 1:
-            index = jnp.minimum(index, self.batch - 1)
-        else:
-            row = jnp.minimum(index // rows.factor, self.batch - 1)
-            index = row * rows.factor + index % rows.factor
-        return jnp.take(value, index, axis=rows.axis, mode="clip")
+        return jnp.take(value, self.index(rows), axis=rows.axis, mode="clip")
+
+    def trim(self, value: Array, rows: Rows) -> Array:
+        """The full value of the replicas' parts joined one after another: drops the padding at the end."""
+        return jax.lax.slice_in_dim(value, 0, self.batch * rows.factor, axis=rows.axis)
 
     def masked(self, value: Array, rows: Rows, fill: Array) -> Array:
         """A replica's part with `fill` in the places that are padding."""

@@ -19,7 +19,7 @@ from dure.strategy.exchange import Exchange
 from dure.strategy.layout import AXIS, Share, whole
 from dure.strategy.rules import Context
 from dure.strategy.split import walk
-from dure.strategy.spmd import MeshRunner, Step, pick, repeat, shape_of
+from dure.strategy.spmd import MeshRunner, Step, pick, repeat, shape_of, step_of
 
 Array = Any
 
@@ -111,7 +111,7 @@ class LocalRunner:
         self, placed: LocalState, metrics: Metrics, feed: Feed, start: int, count: int
     ) -> tuple[LocalState, Metrics]:
         """Runs `count` steps, each replica on its own rows."""
-        step = Step("train", feed.batch, feed.order is not None)
+        step = step_of("train", feed)
         if step not in self._programs:
             self._programs[step] = self._build(step, placed, metrics, feed)
         arguments = (placed, metrics, feed.data, feed.order, np.int32(start), np.int32(count))
@@ -190,7 +190,7 @@ class LocalRunner:
         if not self._keeps_optimizer:
             return mine.state
         exchange = Exchange(one_at_a_time=self._one_at_a_time)
-        share = jnp.float32(1 / self._replicas)
+        share = (jnp.int32(1), jnp.int32(self._replicas))
         return mine.state._replace(opt_state=_mean(mine.state.opt_state, share, exchange))
 
     def _average(self, local: LocalState) -> LocalState:
@@ -198,9 +198,10 @@ class LocalRunner:
         exchange = Exchange(one_at_a_time=self._one_at_a_time)
         seen = exchange.sum(local.seen)
         # Nobody has seen anything: the replicas are equal still.
-        mine = jnp.where(seen > 0, local.seen / jnp.maximum(seen, 1), 1 / self._replicas)
+        is_new = seen == 0
+        share = (jnp.where(is_new, 1, local.seen), jnp.where(is_new, self._replicas, seen))
         kept = local.state.opt_state
-        averaged = _mean(local.state._replace(opt_state=() if self._keeps_optimizer else kept), mine, exchange)
+        averaged = _mean(local.state._replace(opt_state=() if self._keeps_optimizer else kept), share, exchange)
         if self._keeps_optimizer:
             averaged = averaged._replace(opt_state=kept)
         return LocalState(averaged, jnp.zeros_like(local.seen), jnp.zeros_like(local.steps))
@@ -211,12 +212,18 @@ def _own(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
-def _mean(tree: PyTree, mine: Array, exchange: Exchange) -> PyTree:
+def _mean(tree: PyTree, share: tuple[Array, Array], exchange: Exchange) -> PyTree:
     """The weighted mean of floating leaves; of counters and keys the first replica's, which always has rows."""
     is_first = jax.lax.axis_index(AXIS) == 0
 
     def first(leaf: Array) -> Array:
         return exchange.sum(jnp.where(is_first, leaf, jnp.zeros_like(leaf)))
+
+    def summed(leaf: Array) -> Array:
+        # Wide enough that the replicas' shares add up to 1 also where the leaf is a narrow one.
+        wide = jnp.promote_types(leaf.dtype, jnp.float32)
+        mine, total = (count.astype(wide) for count in share)
+        return exchange.sum(mine / total * leaf.astype(wide)).astype(leaf.dtype)
 
     def mean(leaf: Array) -> Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -224,7 +231,7 @@ def _mean(tree: PyTree, mine: Array, exchange: Exchange) -> PyTree:
         if leaf.ndim == 0:
             # A learning rate is equal everywhere and must come out bit for bit: a mean of differences is 0.
             start = first(leaf)
-            return start + exchange.sum(mine.astype(leaf.dtype) * (leaf - start))
-        return exchange.sum(mine.astype(leaf.dtype) * leaf)
+            return start + summed(leaf - start)
+        return summed(leaf)
 
     return jax.tree.map(mean, tree)

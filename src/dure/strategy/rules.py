@@ -1,15 +1,16 @@
 """One rule an operation: what a replica computes of it when the rows of the batch are shared out.
 
 A rule gets the equation of the full-batch program and its operands as pieces, and gives the results as pieces. What no
-rule covers raises `NotSplit`: the engine then leaves the whole program to XLA's own partitioner, which is slower and as
-right. Sums over rows stay partial as long as what follows is linear, so that a gradient is exchanged once, last.
+rule covers raises `NotSplit`: every replica then gets all rows of the operands and computes that one operation whole.
+Sums over rows stay partial as long as what follows is linear, so that a gradient is exchanged once, last.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from dure import _jax
@@ -31,12 +32,21 @@ class Context:
     own_draws: int | None = None
     """The program is traced for this replica's rows alone, so many: its draws with a value a row are the replica's rows
     of the full batch's. None for a program traced at the full batch."""
+    computed_whole: list[str] = field(default_factory=list)
+    """Which operations every replica computes whole, and why; filled as the program is split."""
 
     def settle(self, piece: Piece) -> Piece:
         """The piece with its parts summed, if it is a partial one."""
         if piece.layout is Spread.PARTIAL:
             return whole(self.exchange.sum(piece.value()))
         return piece
+
+    def gather(self, piece: Piece) -> Piece:
+        """The whole value of a piece: its parts summed, or every replica's rows brought to all."""
+        if not isinstance(piece.layout, Rows):
+            return self.settle(piece)
+        rows = piece.layout
+        return whole(self.share.trim(self.exchange.gather(piece.value(), rows.axis), rows))
 
     def as_partial(self, piece: Piece) -> Array:
         """The piece as parts of a sum; a whole value counts once, on the first replica."""
@@ -45,6 +55,8 @@ class Context:
         if piece.layout is not Spread.WHOLE:
             raise NotSplit(f"a value that lies as {piece.layout} is added to a sum over rows")
         value = piece.value()
+        if self.share.replicas == 1:
+            return value
         return jnp.where(self.share.first() == 0, value, jnp.zeros_like(value))
 
 
@@ -144,22 +156,40 @@ def elementwise(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
 
 def random_bits(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     """A draw: a replica draws its own rows of the single device's."""
+    if isinstance(pieces[0].layout, Rows):  # a key a row
+        return [by_rows(v, pieces[0].layout) for v in apply(equation, [pieces[0].value()])]
     key, shape = pieces[0].value(), equation.params["shape"]
+    can_draw = can_draw_rows(key, bit_width=equation.params["bit_width"], shape=shape)
 
     def cut(rows: Rows) -> Array:
-        if rows.axis == 0 and can_draw_rows(key, bit_width=equation.params["bit_width"], shape=shape):
-            first = context.share.first() * rows.factor
-            return draw_rows(key, first, context.share.local_shape(shape, rows))
+        if rows.axis < key.ndim:
+            return apply(equation, [pieces[0].rows(context.share, rows)])[0]
+        if rows.axis == 0 and can_draw:
+            return draw_rows(key, context.share.index(rows), context.share.local_shape(shape, rows))
         return context.share.cut(piece.value(), rows)
 
-    if (
-        shape
-        and context.own_draws == shape[0]
-        and can_draw_rows(key, bit_width=equation.params["bit_width"], shape=shape)
-    ):
-        return [whole(draw_rows(key, context.share.first(), shape))]
+    if shape and context.own_draws == shape[0] and not key.ndim:
+        if not can_draw:
+            return own_part(context, equation, key)
+        rows = context.share.first() + jnp.arange(shape[0], dtype=jnp.int32)
+        return [whole(draw_rows(key, rows, shape))]
     piece = Piece(Spread.WHOLE, lambda: apply(equation, [key])[0], cut)
     return [piece]
+
+
+def random_split(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
+    """Keys made of one key; of a program for a replica's rows alone, with a key a row, those of its rows."""
+    shape = equation.params["shape"]
+    if context.own_draws == shape[0] and not equation.invars[0].aval.shape:
+        return own_part(context, equation, pieces[0].value())
+    return everywhere(context, equation, pieces)
+
+
+def own_part(context: Context, equation: Equation, key: Array) -> Pieces:
+    """A replica's rows of what a key gives for the full batch, of which `own_draws` are asked for."""
+    shape = equation.params["shape"]
+    full = apply(equation, [key], shape=(context.share.batch, *shape[1:]))[0]
+    return [whole(jax.lax.dynamic_slice_in_dim(full, context.share.first(), shape[0]))]
 
 
 def iota(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
@@ -167,10 +197,11 @@ def iota(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     shape, dimension = equation.params["shape"], equation.params["dimension"]
 
     def cut(rows: Rows) -> Array:
-        value = apply(equation, [], shape=context.share.local_shape(shape, rows))[0]
+        local = context.share.local_shape(shape, rows)
         if dimension != rows.axis:
-            return value
-        return value + (context.share.first() * rows.factor).astype(value.dtype)
+            return apply(equation, [], shape=local)[0]
+        numbers = context.share.index(rows).astype(equation.params["dtype"])
+        return jax.lax.broadcast_in_dim(numbers, local, (dimension,))
 
     return [Piece(Spread.WHOLE, lambda: apply(equation, [])[0], cut)]
 
@@ -180,8 +211,10 @@ def broadcast_in_dim(context: Context, equation: Equation, pieces: Pieces) -> Pi
     (piece, *_), params = pieces, equation.params
     shape, kept = params["shape"], [int(d) for d in params["broadcast_dimensions"]]
     given = equation.invars[0].aval.shape
-    if piece.layout is Spread.PARTIAL:
+    if piece.layout is Spread.PARTIAL and math.prod(shape) == math.prod(given):
         return [partial(v) for v in apply(equation, [piece.value()])]
+    # A sum that grows is exchanged while it is small: statistics of a batch are about to be spread over its rows.
+    piece = context.settle(piece)
     if isinstance(piece.layout, Rows):
         axis, factor = piece.layout
         if shape[kept[axis]] != given[axis]:
@@ -239,6 +272,17 @@ def transpose(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     return [by_rows(v, rows) for v in apply(equation, [piece.value()])]
 
 
+def unstack(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
+    """Parts along an axis, which goes; never the rows' own."""
+    piece, axis = pieces[0], equation.params["axis"]
+    if not isinstance(piece.layout, Rows):
+        return keep_unless_rows(context, equation, pieces)
+    if piece.layout.axis == axis:
+        raise refuse(equation, "takes the rows apart")
+    rows = Rows(piece.layout.axis - (axis < piece.layout.axis), piece.layout.factor)
+    return [by_rows(v, rows) for v in apply(equation, [piece.value()])]
+
+
 def squeeze(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     """Drops axes of length 1, never the rows' own."""
     piece, dropped = pieces[0], equation.params["dimensions"]
@@ -265,10 +309,11 @@ def reduce(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
         return [by_rows(v, kept) for v in apply(equation, [piece.value()])]
     if name == "reduce_sum":
         return [partial(v) for v in apply(equation, [context.share.masked(piece.value(), rows, 0)])]
-    if name in ("reduce_max", "reduce_min"):
+    is_truth = equation.outvars[0].aval.dtype == jnp.bool_
+    if name in ("reduce_max", "reduce_min") or (is_truth and name in ("reduce_or", "reduce_and")):
         # Padding repeats the last row, so that it changes no maximum.
         (value,) = apply(equation, [piece.value()])
-        return [whole(context.exchange.extreme(value, is_max=name == "reduce_max"))]
+        return [whole(context.exchange.extreme(value, is_max=name in ("reduce_max", "reduce_or")))]
     raise refuse(equation, "reduces over the rows")
 
 
@@ -298,7 +343,10 @@ def along(axes_of: Callable[[Equation], Sequence[int]]) -> Rule:
             return [whole(v) for v in apply(equation, [p.value() for p in pieces])]
         if rows.axis in axes_of(equation):
             raise refuse(equation, "mixes the rows")
-        return [by_rows(v, rows) for v in apply(equation, [p.rows(context.share, rows) for p in pieces])]
+        # What has no axes goes with every row: the start value of a windowed reduction.
+        shapes = [v.aval.shape for v in equation.invars]
+        values = [p.rows(context.share, rows) if s else p.value() for p, s in zip(pieces, shapes, strict=True)]
+        return [by_rows(v, rows) for v in apply(equation, values)]
 
     return rule
 
@@ -315,6 +363,11 @@ def window_axes(equation: Equation) -> list[int]:
         for axis, size in enumerate(sizes)
         if size != 1 or tuple(padding[axis]) != (0, 0) or any(s[axis] != 1 for s in settings)
     ]
+
+
+def last_axes(count: int) -> Callable[[Equation], Sequence[int]]:
+    """Gives the last axes of an equation's first operand, which matrix operations mix."""
+    return lambda equation: range(len(equation.invars[0].aval.shape))[-count:]
 
 
 def pad(context: Context, equation: Equation, pieces: Pieces) -> Pieces:

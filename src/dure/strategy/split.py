@@ -12,7 +12,7 @@ import jax
 
 from dure import _jax
 from dure.strategy import contract, control, rules
-from dure.strategy.layout import NotSplit, Piece, Rows, Spread, by_rows, laid, partial, whole
+from dure.strategy.layout import NotSplit, Piece, Rows, by_rows, laid, partial, whole
 from dure.strategy.rules import Context, Equation, Pieces, Rule
 
 PyTree = Any
@@ -38,14 +38,16 @@ ELEMENTWISE = frozenset(
         "ceil",
         "clamp",
         "clz",
+        "complex",
+        "conj",
         "convert_element_type",
         "copy",
-        "copy_p",
         "cos",
         "cosh",
         "digamma",
         "div",
         "eq",
+        "eq_to",
         "erf",
         "erf_inv",
         "erfc",
@@ -55,17 +57,24 @@ ELEMENTWISE = frozenset(
         "floor",
         "ge",
         "gt",
+        "igamma",
+        "igamma_grad_a",
+        "igammac",
+        "imag",
         "integer_pow",
         "is_finite",
         "le",
+        "le_to",
         "lgamma",
         "log",
         "log1p",
         "logistic",
         "lt",
+        "lt_to",
         "max",
         "min",
         "mul",
+        "mulhi",
         "name",
         "ne",
         "neg",
@@ -75,7 +84,9 @@ ELEMENTWISE = frozenset(
         "polygamma",
         "population_count",
         "pow",
+        "real",
         "reduce_precision",
+        "regularized_incomplete_beta",
         "rem",
         "round",
         "rsqrt",
@@ -93,11 +104,21 @@ ELEMENTWISE = frozenset(
         "tan",
         "tanh",
         "xor",
+        "zeta",
     }
 )
 """Operations whose result's elements come each from the operands' elements at the same place."""
 
 ALONG: dict[str, Any] = {
+    "cholesky": rules.last_axes(2),
+    "eigh": rules.last_axes(2),
+    "fft": lambda e: rules.last_axes(len(e.params["fft_lengths"]))(e),
+    "householder_product": rules.last_axes(2),
+    "lu": rules.last_axes(2),
+    "qr": rules.last_axes(2),
+    "svd": rules.last_axes(2),
+    "tile": lambda e: [axis for axis, count in enumerate(e.params["reps"]) if count != 1],
+    "triangular_solve": rules.last_axes(2),
     "cumsum": lambda e: [e.params["axis"]],
     "cumprod": lambda e: [e.params["axis"]],
     "cummax": lambda e: [e.params["axis"]],
@@ -132,11 +153,16 @@ RULES: dict[str, Rule] = {
     "optimization_barrier": contract.barrier,
     "pad": rules.pad,
     "random_bits": rules.random_bits,
+    "random_split": rules.random_split,
     "reshape": rules.reshape,
-    "scatter-add": contract.scatter_add,
+    **dict.fromkeys(
+        ("scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul", "scatter-sub"), contract.scatter
+    ),
     "slice": rules.slice_,
     "squeeze": rules.squeeze,
+    "stack": contract.stack,
     "transpose": rules.transpose,
+    "unstack": rules.unstack,
 }
 
 BODIES = {"scan": control.scan, "cond": control.cond}
@@ -167,7 +193,7 @@ def walk(context: Context, program: ClosedJaxpr, operands: Pieces) -> Pieces:
         One piece a result.
 
     Raises:
-        NotSplit: an operation has no rule for how its operands lie.
+        NotSplit: an operation has effects, which every replica would have.
     """
     jaxpr = program.jaxpr
     pieces: dict[Any, Piece] = {}
@@ -195,9 +221,12 @@ def step(context: Context, equation: Equation, operands: Pieces) -> Pieces:
         return walk(context, inner, operands)
     if equation.effects:
         raise rules.refuse(equation, f"has effects {sorted(map(str, equation.effects))}")
-    if name in BODIES:
-        return BODIES[name](walk)(context, equation, operands)
-    return RULES.get(name, rules.everywhere)(context, equation, operands)
+    rule = BODIES[name](walk) if name in BODIES else RULES.get(name, rules.everywhere)
+    try:
+        return rule(context, equation, operands)
+    except NotSplit as why:
+        context.computed_whole.append(str(why))
+        return rules.everywhere(context, equation, [context.gather(piece) for piece in operands])
 
 
 def split(context: Context, program: ClosedJaxpr, *, whole_in: PyTree, partial_in: PyTree, rows_in: PyTree) -> Pieces:
@@ -214,7 +243,7 @@ def split(context: Context, program: ClosedJaxpr, *, whole_in: PyTree, partial_i
         One piece a result leaf.
 
     Raises:
-        NotSplit: an operation cannot be split.
+        NotSplit: an operation has effects.
     """
     # A single row has nothing to share, and a traced program treats an axis of length 1 as it likes: every replica
     # computes it, and what is summed counts the first one's.
@@ -228,29 +257,16 @@ def split(context: Context, program: ClosedJaxpr, *, whole_in: PyTree, partial_i
 
 
 def settle_all(context: Context, pieces: Pieces) -> list[Any]:
-    """The whole value of each piece, the sums exchanged last and one after another.
-
-    Raises:
-        NotSplit: a piece lies by rows: the program returns a value a row where one a batch is asked for.
-    """
-    for piece in pieces:
-        if isinstance(piece.layout, Rows):
-            raise NotSplit("a value that training keeps has one part a row of the batch")
-    return [context.settle(piece).value() for piece in pieces]
+    """The whole value of each piece, the sums exchanged last and one after another."""
+    return [context.gather(piece).value() for piece in pieces]
 
 
 def partial_all(context: Context, pieces: Pieces) -> list[Any]:
     """Each piece as this replica's part of a sum."""
-    return [context.as_partial(piece) for piece in pieces]
+    return [context.as_partial(context.gather(p) if isinstance(p.layout, Rows) else p) for p in pieces]
 
 
 def rows_all(context: Context, pieces: Pieces) -> list[Any]:
-    """Each piece as this replica's rows; a value without rows is refused.
-
-    Raises:
-        NotSplit: a piece does not lie by rows of axis 0.
-    """
-    for piece in pieces:
-        if piece.layout != Rows(0) and piece.layout is not Spread.WHOLE:
-            raise NotSplit(f"an output lies as {piece.layout}, not by rows")
-    return [piece.rows(context.share, Rows(0)) for piece in pieces]
+    """Each piece as this replica's rows of axis 0."""
+    own = [piece if piece.layout == Rows(0) else context.gather(piece) for piece in pieces]
+    return [piece.rows(context.share, Rows(0)) for piece in own]

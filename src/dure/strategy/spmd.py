@@ -1,7 +1,8 @@
 """The mesh engine: one compiled program a kind of step, over one device or a mesh of like devices.
 
-A training step of n replicas is the single device's traced program split by rows (`split`); what has no rule is left to
-XLA's own partitioner. Many steps run in one dispatch, counted on the device, so that one program serves every count.
+A training step of n replicas is the single device's traced program split by rows (`split`); an operation that has no
+rule is computed whole on every replica. Many steps run in one dispatch, counted on the device, so that one program
+serves every count.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,6 +34,16 @@ class Step(NamedTuple):
     """Rows of the full batch."""
     is_indexed: bool
     """The feed has an order over held rows."""
+    rows: Any
+    """Structure of the batch, with the shape and dtype of each leaf's row: a program is traced for these alone."""
+
+
+def step_of(name: str, feed: Feed) -> Step:
+    """The kind of step that a method makes of a feed."""
+    leaves, tree = jax.tree.flatten(feed.data)
+    axes = 1 if feed.order is not None else 3
+    rows = tuple((leaf.shape[axes:], str(leaf.dtype)) for leaf in leaves)
+    return Step(name, feed.batch, feed.order is not None, (tree, rows))
 
 
 def shape_of(tree: PyTree) -> PyTree:
@@ -79,7 +90,7 @@ class MeshRunner:
         self._capacity: dict[Any, int] = {}
         self.resident_bytes = resident_bytes
         self.forms: dict[str, str] = {}
-        """By kind of step, how it is spread: "one device", "split by rows", or "left to XLA: " and why."""
+        """By kind of step, how it is spread: "one device", "split by rows" and what is not, "left to XLA" and why."""
 
     def place(self, state: TrainState) -> TrainState:
         """Copies a state to every device."""
@@ -157,25 +168,26 @@ class MeshRunner:
         return jax.tree.map(lambda leaf: np.asarray(leaf)[: feed.batch], outputs)
 
     def _run(self, name: str, placed: Placed, metrics: Metrics, feed: Feed, start: int, count: int) -> Any:
-        step = Step(name, feed.batch, feed.order is not None)
+        step = step_of(name, feed)
         arguments = (placed, metrics, feed.data, feed.order, np.int32(start), np.int32(count))
         if step not in self._programs:
             self._programs[step] = self._build(step, arguments)
         return self._programs[step](*arguments)
 
     def _build(self, step: Step, arguments: tuple[Any, ...]) -> Loop:
-        """The compiled loop for a kind of step: split by rows where that can be, else left to XLA."""
+        """The compiled loop for a kind of step: split by rows, or with effects left to XLA."""
         donated = {"train": (0, 1), "measure": (1,), "predict": ()}[step.name]
         if not self._is_mirrored:
             self.forms[step.name] = "one device"
             return jax.jit(self._on_one(step), donate_argnums=donated)
         try:
-            mapped = self._split(step, arguments)
+            mapped, computed_whole = self._split(step, arguments)
             jax.eval_shape(mapped, *arguments)
         except NotSplit as why:
             self.forms[step.name] = f"left to XLA: {why}"
             return jax.jit(self._automatic(step), donate_argnums=donated)
-        self.forms[step.name] = "split by rows"
+        apart = "; ".join(dict.fromkeys(computed_whole))
+        self.forms[step.name] = f"split by rows, but whole on every replica: {apart}" if apart else "split by rows"
         return jax.jit(mapped, donate_argnums=donated)
 
     def _method(self, name: str) -> Callable[..., Any]:
@@ -245,8 +257,13 @@ class MeshRunner:
 
         return laid
 
-    def _split(self, step: Step, arguments: tuple[Any, ...]) -> Loop:
-        """The loop that each replica runs on its own rows, meeting the others in the sums over rows."""
+    def _split(self, step: Step, arguments: tuple[Any, ...]) -> tuple[Loop, list[str]]:
+        """The loop that each replica runs on its own rows, meeting the others in the sums over rows.
+
+        Returns:
+            The loop; and what every replica computes whole, and why, filled when the loop is traced.
+        """
+        computed_whole: list[str] = []
         share = Share(step.batch, self._replicas)
         placed, metrics, data, _, _, _ = arguments
         axes = 1 if step.is_indexed else 3
@@ -262,7 +279,8 @@ class MeshRunner:
         trees = jax.tree.structure(results)
 
         def one(state: Any, metrics: Any, batch: Batch) -> Any:
-            context = Context(share, Exchange(one_at_a_time=self._one_at_a_time))
+            exchange = Exchange(one_at_a_time=self._one_at_a_time)
+            context = Context(share, exchange, computed_whole=computed_whole)
             pieces = split(context, program, whole_in=state, partial_in=metrics, rows_in=batch)
             if step.name == "predict":
                 return jax.tree.unflatten(trees, rows_all(context, pieces))
@@ -289,10 +307,11 @@ class MeshRunner:
 
         rows = P() if step.is_indexed else P(None, AXIS)
         out = {"train": (P(), P(AXIS)), "measure": P(AXIS), "predict": P(AXIS)}[step.name]
-        return jax.shard_map(
+        mapped = jax.shard_map(
             local,
             mesh=self.mesh,
             in_specs=(P(), P(AXIS), rows, P(None, AXIS), P(), P()),
             out_specs=out,
             check_vma=False,
         )
+        return mapped, computed_whole

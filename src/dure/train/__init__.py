@@ -1,0 +1,1 @@
+"""Training: the `Trainer`, its data on the way to the devices, callbacks, progress and history."""

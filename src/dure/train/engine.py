@@ -1,0 +1,249 @@
+"""What runs on a model's state, dispatch by dispatch."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, final
+
+import jax
+import numpy as np
+
+from dure.errors import DureError, SpecError
+from dure.models.pure import Batch, Outline, PureModel, PyTree
+from dure.strategy.base import Feed, Metrics, Runner
+from dure.train.epochs import Position
+from dure.train.feeds import Source
+from dure.train.live import LiveState
+from dure.train.pace import Pace
+
+__all__ = ["Dispatch", "Engine"]
+
+
+class Dispatch(NamedTuple):
+    """What a dispatch did.
+
+    Attributes:
+        steps: how many it ran.
+        logs: the metrics over the epoch so far.
+        compiled: it may have compiled something.
+        ended: when its results were there, by `time.perf_counter`.
+    """
+
+    steps: int
+    logs: dict[str, float]
+    compiled: bool
+    ended: float
+
+
+@final
+class Engine:
+    """Runs a model for one trainer.
+
+    Args:
+        model: the network as pure functions.
+        runner: the model on the strategy's devices.
+        seed: of fresh weights, of the random streams and of the order of rows.
+    """
+
+    def __init__(self, model: PureModel, runner: Runner, seed: int) -> None:
+        self.runner = runner
+        self.state = LiveState(model, runner, seed)
+        self._model = model
+        self._outlines: dict[Hashable, Outline] = {}
+        self._paces: dict[Hashable, Pace] = {}
+        self._predicted: set[Hashable] = set()
+        self._warm: set[Hashable] = set()
+        self.sample: Batch | None = None
+        """Shapes and dtypes of a batch that the model was prepared for."""
+        self.position = Position(seed=seed)
+        """Where training is."""
+        self.stop_requested = False
+        """A callback wants training to end."""
+
+    def prepare(self, batch: Batch) -> Outline:
+        """Builds and checks the model for a kind of batch; nothing is compiled.
+
+        Args:
+            batch: shapes and dtypes.
+
+        Raises:
+            SpecError: the model does not take such data.
+        """
+        kind = _kind(batch)
+        if kind not in self._outlines:
+            if len(self._outlines) > 64:
+                self._outlines.clear()
+            self._outlines[kind] = self._model.prepare(batch)
+            self.sample = batch
+            self._predicted.add(_kind(batch.x))
+            # A model that is built from data has its weights only now.
+            self.state.forget_fresh()
+        return self._outlines[kind]
+
+    def train(
+        self,
+        source: Source,
+        after: Callable[[Dispatch], bool],
+        *,
+        fixed: int | None = None,
+        most: Callable[[], int] | None = None,
+    ) -> dict[str, float]:
+        """Trains from `position` to the end of its epoch.
+
+        Args:
+            source: of the steps.
+            after: called after each dispatch; False ends the epoch there.
+            fixed: steps of a dispatch, when the user has a wish.
+            most: how many steps the next dispatch may have; then `after` finds the state as that dispatch
+                left it. Without it the next dispatch runs while `after` reads the numbers of the last one.
+
+        Returns:
+            The metrics over what was trained.
+        """
+        metrics = self.runner.new_metrics()
+        reports = _Reports(self.runner, after)
+        with contextlib.closing(source.chunks(self.position)) as chunks:
+            for feed, start, steps, kind in chunks:
+                pace = self._pace(("train", kind), fixed)
+                done = 0
+                while done < steps and not reports.stopped:
+                    count = pace.next(steps - done)
+                    count = count if most is None else min(count, most())
+                    compiled = self._is_cold("train", kind)
+                    began = time.perf_counter()
+                    metrics = self._dispatch(metrics, feed, start + done, count)
+                    self.position = self.position.advanced(count, source.plan)
+                    reports.flush()
+                    found = self._wait(metrics)
+                    ended = time.perf_counter()
+                    if not compiled:
+                        pace.record(count, ended - began)
+                    done += count
+                    reports.add(found, Dispatch(count, {}, compiled, ended))
+                    if most is not None:
+                        reports.flush()
+                if reports.stopped:
+                    break
+        reports.flush()
+        return reports.logs
+
+    def _dispatch(self, metrics: Metrics, feed: Feed, start: int, count: int) -> Metrics:
+        placed = self.state.start()
+        with self.state.checked():
+            placed, metrics = self.runner.train(placed, metrics, feed, start, count)
+            self.state.take(placed, count)
+        return metrics
+
+    def _wait(self, metrics: Metrics) -> Metrics:
+        """Waits for a dispatch, and copies its metrics to the host: the next dispatch will use them up."""
+        with self.state.checked():
+            return jax.device_get(metrics)
+
+    def measure(self, source: Source, after: Callable[[Dispatch], bool] = lambda _: True) -> dict[str, float] | None:
+        """Evaluates every step of a source.
+
+        Args:
+            source: of the steps.
+            after: called after each dispatch; False gives up.
+
+        Returns:
+            The metrics, or None when it was given up.
+        """
+        placed = self.state.sync()
+        metrics = self.runner.new_metrics()
+        with contextlib.closing(source.chunks(Position())) as chunks:
+            for feed, start, steps, kind in chunks:
+                pace = self._pace(("measure", kind), None)
+                done = 0
+                while done < steps:
+                    count = pace.next(steps - done)
+                    compiled = self._is_cold("measure", kind)
+                    began = time.perf_counter()
+                    metrics = self.runner.measure(placed, metrics, feed, start + done, count)
+                    jax.block_until_ready(metrics)
+                    if not compiled:
+                        pace.record(count, time.perf_counter() - began)
+                    done += count
+                    if not after(Dispatch(count, {}, compiled, time.perf_counter())):
+                        return None
+        return self.runner.result(metrics)
+
+    def predict(self, source: Source) -> PyTree:
+        """The outputs for every row of a source, in order, on the host."""
+        placed = self.state.sync()
+        parts: list[PyTree] = []
+        with contextlib.closing(source.chunks(Position())) as chunks:
+            for feed, start, steps, _ in chunks:
+                parts += [self.runner.predict(placed, feed, index) for index in range(start, start + steps)]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def check_predict(self, x: PyTree) -> None:
+        """Traces the outputs for inputs of a kind that the model was not prepared for with targets.
+
+        Raises:
+            SpecError: the model does not take them.
+        """
+        kind = _kind(x)
+        if kind in self._predicted:
+            return
+        state = self.state.gather()
+        try:
+            jax.eval_shape(self._model.predict, state, x)
+        except DureError:
+            raise
+        except Exception as error:
+            shown = ", ".join(f"{leaf.dtype} {list(leaf.shape)}" for leaf in jax.tree.leaves(x))
+            raise SpecError(
+                f"the model cannot take x: {shown}. It raised {type(error).__name__}: {error}. Give data of "
+                f"the shape that the model takes."
+            ) from error
+        self._predicted.add(kind)
+
+    def _pace(self, kind: Hashable, fixed: int | None) -> Pace:
+        if fixed is not None:
+            return Pace(fixed=fixed)
+        if len(self._paces) > 256:
+            self._paces.clear()
+        return self._paces.setdefault(kind, Pace())
+
+    def _is_cold(self, name: str, kind: Hashable) -> bool:
+        """Whether this is the first dispatch of a kind."""
+        known = (name, kind) in self._warm
+        self._warm.add((name, kind))
+        return not known
+
+
+@final
+class _Reports:
+    """Tells of dispatches, the last one perhaps only when the next is on its way.
+
+    Args:
+        runner: reads metrics.
+        after: is told.
+    """
+
+    def __init__(self, runner: Runner, after: Callable[[Dispatch], bool]) -> None:
+        self._runner = runner
+        self._after = after
+        self._waiting: tuple[Metrics, Dispatch] | None = None
+        self.logs: dict[str, float] = {}
+        self.stopped = False
+
+    def add(self, metrics: Metrics, dispatch: Dispatch) -> None:
+        """Notes a dispatch and its metrics, on the host."""
+        self._waiting = metrics, dispatch
+
+    def flush(self) -> None:
+        """Tells of the dispatch that was noted last."""
+        if self._waiting is not None:
+            (metrics, dispatch), self._waiting = self._waiting, None
+            self.logs = self._runner.result(metrics)
+            self.stopped = not self._after(dispatch._replace(logs=self.logs)) or self.stopped
+
+
+def _kind(tree: PyTree) -> Hashable:
+    """The shapes and dtypes of data, but for the number of rows: a model that takes 32 takes 25."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in leaves)

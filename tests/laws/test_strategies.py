@@ -1,0 +1,82 @@
+"""Every strategy of the table keeps every law."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laws import strategies
+from laws.networks import normalised
+from laws.strategies import SELDOM, STRATEGIES
+
+EACH = [(name, batch) for name, row in STRATEGIES.items() for batch in row.batches]
+ROWS = list(STRATEGIES)
+NORMALISED = [(name, batch) for name, batch in EACH if STRATEGIES[name].model is normalised]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_replicas_start_equal(name: str) -> None:
+    strategies.check_initial_weights(STRATEGIES[name])
+
+
+@pytest.mark.parametrize(("name", "batch"), EACH)
+def test_numbers_are_those_of_one_device(name: str, batch: int) -> None:
+    strategies.check_gradients(STRATEGIES[name], batch)
+    strategies.check_steps(STRATEGIES[name], batch)
+
+
+@pytest.mark.parametrize(("name", "batch"), EACH)
+def test_replicas_stay_equal_on_all_devices(name: str, batch: int) -> None:
+    strategies.check_replicas_stay_equal(STRATEGIES[name], batch)
+
+
+@pytest.mark.parametrize(("name", "batch"), EACH)
+def test_each_example_counts_once(name: str, batch: int) -> None:
+    strategies.check_counts(STRATEGIES[name], batch)
+
+
+@pytest.mark.parametrize(("name", "batch"), EACH)
+def test_metrics_and_outputs_are_those_of_one_device(name: str, batch: int) -> None:
+    strategies.check_metrics(STRATEGIES[name], batch)
+
+
+@pytest.mark.parametrize(("name", "batch"), NORMALISED)
+def test_masks_are_those_of_one_device(name: str, batch: int) -> None:
+    strategies.check_masks(STRATEGIES[name], batch)
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if {36, 1} <= set(STRATEGIES[name].batches)])
+def test_a_short_last_batch_counts_as_what_it_is(name: str) -> None:
+    strategies.check_short_last_batch(STRATEGIES[name])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_same_run_gives_the_same_bits(name: str) -> None:
+    strategies.check_same_run_twice(STRATEGIES[name])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_replica_computes_its_share_alone(name: str) -> None:
+    strategies.check_rows_computed(STRATEGIES[name])
+
+
+@pytest.mark.parametrize("name", SELDOM)
+def test_seldom_averages_count_each_example_once(name: str) -> None:
+    strategies.check_whatever_the_average(SELDOM[name])
+
+
+@pytest.mark.parametrize("name", ["mirrored:1", "mirrored:4", "local:1", "local:2"])
+def test_the_compiled_program_exchanges_where_there_are_several(name: str) -> None:
+    strategies.check_collectives(STRATEGIES[name])
+
+
+def test_in_float64_the_numbers_are_those_of_one_device_to_a_millionth_of_a_millionth() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_ENABLE_X64": "1"}
+    script = Path(__file__).with_name("float64.py")
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=55)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["37", "9"]
