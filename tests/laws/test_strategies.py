@@ -77,6 +77,9 @@ def test_the_compiled_program_exchanges_where_there_are_several(name: str) -> No
 def test_in_float64_the_numbers_are_those_of_one_device_to_a_millionth_of_a_millionth() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_ENABLE_X64": "1"}
     script = Path(__file__).with_name("float64.py")
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=55)
+    done = subprocess.run(
+        [sys.executable, script], check=False, env=environment, capture_output=True, text=True, timeout=55
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["37", "9"]
+    # Four weights, their gradients and two moments of Adam's each, two moving averages, the masks.
+    assert int(done.stdout) == 4 * 4 + 3

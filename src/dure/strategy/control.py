@@ -42,10 +42,11 @@ def join(first: Layout, second: Layout) -> Layout:
 def layouts_of(context: Context, walk: Walk, program: Any, layouts: Sequence[Layout]) -> list[Layout]:
     """How a body's results lie, from how its operands lie; computes nothing."""
     found: list[Layout] = []
+    trial = replace(context, exchange=Exchange(one_at_a_time=False), computed_whole=[])
 
     def look(values: list[Array]) -> list[Array]:
         operands = [laid(v, layout) for v, layout in zip(values, layouts, strict=True)]
-        pieces = walk(inside(context), program, operands)
+        pieces = walk(trial, program, operands)
         found.extend(piece.layout for piece in pieces)
         return [piece.value() for piece in pieces]
 
@@ -60,7 +61,7 @@ def layouts_of(context: Context, walk: Walk, program: Any, layouts: Sequence[Lay
 
 def inside(context: Context) -> Context:
     """The context of a body, which has a chain of collectives of its own."""
-    return replace(context, exchange=Exchange(one_at_a_time=context.exchange.one_at_a_time))
+    return replace(context, exchange=context.exchange.inside())
 
 
 def scan(walk: Walk) -> Callable[[Context, Equation, Pieces], Pieces]:

@@ -1,6 +1,8 @@
 """How the replicas' parts meet: XLA's collectives, at most one in flight where threads are few."""
 
-from typing import Any, final
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,20 @@ import jax.numpy as jnp
 from dure.strategy.layout import AXIS
 
 Array = Any
+
+
+class Meeting(NamedTuple):
+    """One exchange between all replicas.
+
+    Attributes:
+        operation: "sum" or "gather".
+        shape: of what each replica brings.
+        dtype: its name.
+    """
+
+    operation: str
+    shape: tuple[int, ...]
+    dtype: str
 
 
 @final
@@ -26,14 +42,14 @@ class Exchange:
         self.one_at_a_time = one_at_a_time
         """Whether each waits for the one before."""
         self._last: Array | None = None
-        self.shapes: list[tuple[int, ...]] = []
-        """Shape of each value exchanged so far, for the text form."""
+        self.meetings: list[Meeting] = []
+        """What was exchanged so far, in order; what a loop or a branch exchanges is with it, once."""
 
     def sum(self, value: Array) -> Array:
         """The sum of the replicas' parts, on every replica; of truth values, whether any is true."""
         if value.dtype == jnp.bool_:
             return self.extreme(value, is_max=True)
-        return self._meet(jax.lax.psum, value)
+        return self._meet("sum", jax.lax.psum, value)
 
     def extreme(self, value: Array, *, is_max: bool) -> Array:
         """The largest or smallest of the replicas' values, on every replica; NaN where one is, as in a reduction."""
@@ -43,7 +59,7 @@ class Exchange:
 
     def gather(self, value: Array, axis: int) -> Array:
         """The replicas' arrays joined along an axis, on every replica."""
-        return self._meet(lambda value, name: jax.lax.all_gather(value, name, axis=axis, tiled=True), value)
+        return self._meet("gather", functools.partial(jax.lax.all_gather, axis=axis, tiled=True), value)
 
     def after(self, values: list[Array]) -> list[Array]:
         """The values, not there before the last collective is done: what is made of them may exchange in its turn."""
@@ -57,11 +73,17 @@ class Exchange:
         if values:
             self._last = values[0]
 
-    def _meet(self, collective: Any, value: Array) -> Array:
+    def inside(self) -> "Exchange":
+        """The exchange of a loop's or a branch's body, whose chain is its own and whose meetings are listed here."""
+        inner = Exchange(one_at_a_time=self.one_at_a_time)
+        inner.meetings = self.meetings
+        return inner
+
+    def _meet(self, operation: str, collective: Callable[[Array, str], Array], value: Array) -> Array:
         if jax.lax.axis_size(AXIS) == 1:
             return value  # XLA would keep an exchange among one
         if self.one_at_a_time and self._last is not None:
             value, _ = jax.lax.optimization_barrier((value, self._last))
-        self.shapes.append(value.shape)
+        self.meetings.append(Meeting(operation, value.shape, str(value.dtype)))
         self._last = collective(value, AXIS)
         return self._last

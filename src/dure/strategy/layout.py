@@ -130,6 +130,8 @@ class Piece:
         self._cut = cut
         self._value: Array | None = None
         self._cuts: dict[Rows, Array] = {}
+        self.shared: Piece | None = None
+        """The whole value, once it was exchanged."""
 
     @property
     def cuts_cheaply(self) -> bool:

@@ -37,16 +37,20 @@ class Context:
 
     def settle(self, piece: Piece) -> Piece:
         """The piece with its parts summed, if it is a partial one."""
-        if piece.layout is Spread.PARTIAL:
-            return whole(self.exchange.sum(piece.value()))
-        return piece
+        if piece.layout is not Spread.PARTIAL:
+            return piece
+        if piece.shared is None:
+            piece.shared = whole(self.exchange.sum(piece.value()))
+        return piece.shared
 
     def gather(self, piece: Piece) -> Piece:
         """The whole value of a piece: its parts summed, or every replica's rows brought to all."""
         if not isinstance(piece.layout, Rows):
             return self.settle(piece)
-        rows = piece.layout
-        return whole(self.share.trim(self.exchange.gather(piece.value(), rows.axis), rows))
+        if piece.shared is None:
+            rows = piece.layout
+            piece.shared = whole(self.share.trim(self.exchange.gather(piece.value(), rows.axis), rows))
+        return piece.shared
 
     def as_partial(self, piece: Piece) -> Array:
         """The piece as parts of a sum; a whole value counts once, on the first replica."""
@@ -119,6 +123,11 @@ def linear(context: Context, equation: Equation, pieces: Pieces) -> Pieces | Non
         if len(shapes) > 1:  # a broadcast operand would be counted once an element: still linear, but keep it plain
             return None
         return [partial(v) for v in apply(equation, [context.as_partial(p) for p in pieces])]
+    if name == "select_n" and not is_partial[0]:
+        if any(isinstance(p.layout, Rows) for p in pieces):
+            return None  # a choice that every replica makes alike is linear in what it chooses from
+        values = [pieces[0].value(), *map(context.as_partial, pieces[1:])]
+        return [partial(v) for v in apply(equation, values)]
     if name == "convert_element_type":
         kinds = [jnp.dtype(d) for d in (equation.invars[0].aval.dtype, equation.params["new_dtype"])]
         if all(jnp.issubdtype(d, jnp.floating) for d in kinds) or all(jnp.issubdtype(d, jnp.integer) for d in kinds):

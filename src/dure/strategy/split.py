@@ -12,7 +12,7 @@ import jax
 
 from dure import _jax
 from dure.strategy import contract, control, rules
-from dure.strategy.layout import NotSplit, Piece, Rows, by_rows, laid, partial, whole
+from dure.strategy.layout import NotSplit, Piece, Rows, Spread, by_rows, laid, partial, whole
 from dure.strategy.rules import Context, Equation, Pieces, Rule
 
 PyTree = Any
@@ -204,7 +204,10 @@ def walk(context: Context, program: ClosedJaxpr, operands: Pieces) -> Pieces:
         return whole(atom.val) if _jax.is_literal(atom) else pieces[atom]
 
     for equation in jaxpr.eqns:
-        results = step(context, equation, [read(v) for v in equation.invars])
+        operands = [read(v) for v in equation.invars]
+        # A sum that was exchanged for one use is whole for the next.
+        known = [p.shared if p.shared and p.layout is Spread.PARTIAL else p for p in operands]
+        results = step(context, equation, known)
         pieces.update(zip(equation.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
 

@@ -79,7 +79,7 @@ class Engine:
             self.sample = batch
             self._predicted.add(_kind(batch.x))
             # A model that is built from data has its weights only now.
-            self.state.forget_fresh()
+            self.state.forget(only_fresh=True)
         return self._outlines[kind]
 
     def train(

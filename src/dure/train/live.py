@@ -62,9 +62,13 @@ class LiveState:
         self._is_fresh = False
         self.step += steps
 
-    def forget_fresh(self) -> None:
-        """Lets go of a state that nothing has changed yet, to be made anew."""
-        if self._is_fresh:
+    def forget(self, *, only_fresh: bool = False) -> None:
+        """Lets go of what lies on the devices.
+
+        Args:
+            only_fresh: only of a state that nothing has changed yet; it is made anew when it is asked for.
+        """
+        if self._is_fresh or not only_fresh:
             self._placed = None
 
     def gather(self) -> TrainState:
@@ -102,10 +106,6 @@ class LiveState:
     def absorb(self) -> None:
         """Writes the state into the user's model object."""
         self._model.absorb(self.gather())
-
-    def close(self) -> None:
-        """Lets go of what lies on the devices."""
-        self._placed = None
 
     def _replace(self, change: Any) -> None:
         state = self.gather()

@@ -303,7 +303,7 @@ class Trainer:
         """Lets go of the arrays on the devices; twice is fine. The strategy stays open."""
         if not self._is_closed:
             self._is_closed = True
-            self._engine.state.close()
+            self._engine.state.forget()
 
     def __enter__(self) -> Self:
         return self

@@ -65,6 +65,7 @@ def elementwise(w: dict[str, Array], r: dict[str, Array]) -> dict[str, Array]:
 
 def sums(w: dict[str, Array], r: dict[str, Array]) -> dict[str, Array]:
     total, other, count = r["a"].sum(0), r["b"].sum(0), r["label"].sum()
+    apart = (r["a"] - r["b"]).sum(0)
     return {
         "sum": total,
         "mean": r["a"].mean(0),
@@ -77,6 +78,8 @@ def sums(w: dict[str, Array], r: dict[str, Array]) -> dict[str, Array]:
         "count as a number": count.astype(jnp.float32),
         "sum over rows and more": r["a"].sum((0, 2)),
         "centred rows": r["a"] - r["a"].mean(0),
+        "chosen alike": jnp.where(w["s"] > 0, apart, w["m"]) * jnp.where(w["m"] > 0, 1.0, 2.0),
+        "chosen by the sum": jnp.where(total > 0, total, 0.0),
         "scalar spread over weights": jnp.broadcast_to(r["a"].sum(), (3, 4)) * w["m"],
     }
 
@@ -311,6 +314,8 @@ GROUPS: dict[str, Group] = {
             "count as a number": WHOLE,
             "sum over rows and more": PARTIAL,
             "centred rows": OWN,
+            "chosen alike": PARTIAL,
+            "chosen by the sum": WHOLE,
             "scalar spread over weights": WHOLE,
         },
     ),

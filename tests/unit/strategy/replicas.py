@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from dure.strategy.exchange import Exchange
+from dure.strategy.exchange import Exchange, Meeting
 from dure.strategy.layout import AXIS, Layout, Rows, Share, Spread
 from dure.strategy.rules import Context
 from dure.strategy.split import split
@@ -27,13 +27,13 @@ class Spreading(NamedTuple):
     Attributes:
         values: the full-batch value of each result leaf, NumPy.
         layouts: how each lay on the replicas.
-        shapes: of each value that was exchanged.
+        exchanged: what replicas exchanged, in order.
         computed_whole: which operations every replica computed whole, and why.
     """
 
     values: list[np.ndarray]
     layouts: list[Layout]
-    shapes: list[tuple[int, ...]]
+    exchanged: list[Meeting]
     computed_whole: list[str]
 
 
@@ -56,7 +56,7 @@ def spread(
     share = Share(batch, replicas)
     program = jax.make_jaxpr(function)(whole, sums, rows)
     layouts: list[Layout] = []
-    shapes: list[tuple[int, ...]] = []
+    exchanged: list[Meeting] = []
     computed_whole: list[str] = []
 
     def replica(whole: PyTree, sums: PyTree, mine: PyTree) -> list[Any]:
@@ -65,7 +65,7 @@ def spread(
         pieces = split(context, program, whole_in=whole, partial_in=sums, rows_in=mine)
         layouts[:] = [piece.layout for piece in pieces]
         values = [piece.value()[None] for piece in pieces]
-        shapes[:] = context.exchange.shapes
+        exchanged[:] = context.exchange.meetings
         computed_whole[:] = context.computed_whole
         return values
 
@@ -75,7 +75,7 @@ def spread(
     run = jax.shard_map(replica, mesh=mesh, in_specs=(P(), P(AXIS), P(AXIS)), out_specs=P(AXIS), check_vma=False)
     stacked = [np.asarray(leaf) for leaf in jax.jit(run, compiler_options=QUICK)(whole, parts, shared)]
     joined = [join(value, layout, share) for value, layout in zip(stacked, layouts, strict=True)]
-    return Spreading(joined, layouts, shapes, computed_whole)
+    return Spreading(joined, layouts, exchanged, computed_whole)
 
 
 def join(stacked: np.ndarray, layout: Layout, share: Share) -> np.ndarray:
@@ -92,13 +92,13 @@ def join(stacked: np.ndarray, layout: Layout, share: Share) -> np.ndarray:
     return np.take(own, real, axis=layout.axis)
 
 
-def close(found: PyTree, expected: PyTree, *, tolerance: float = 1e-5) -> None:
-    """Asserts that leaves differ by at most a share of the largest magnitude in each.
+def close(found: PyTree, expected: PyTree, *, noise: float = 0.0) -> None:
+    """Asserts that leaves differ by at most 1e-5 of the largest magnitude in each.
 
     Args:
         found: leaves of numbers.
         expected: leaves of the same shapes and dtypes.
-        tolerance: that share.
+        noise: what rounding may leave of a sum that is zero.
     """
     pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
     for place, (one, other) in enumerate(pairs):
@@ -107,14 +107,20 @@ def close(found: PyTree, expected: PyTree, *, tolerance: float = 1e-5) -> None:
         if not np.issubdtype(b.dtype, np.floating):
             np.testing.assert_array_equal(a, b, err_msg=f"leaf {place}")
             continue
-        limit = tolerance * np.abs(b).max(initial=0, where=np.isfinite(b))
+        limit = noise + 1e-5 * np.abs(b).max(initial=0, where=np.isfinite(b))
         np.testing.assert_allclose(a, b, rtol=0, atol=limit, err_msg=f"leaf {place}")
 
 
 def equals_the_whole(
-    function: Callable[..., PyTree], whole: PyTree, rows: PyTree, replicas: int, *, sums: PyTree = ()
+    function: Callable[..., PyTree],
+    whole: PyTree,
+    rows: PyTree,
+    replicas: int,
+    *,
+    sums: PyTree = (),
+    noise: float = 0.0,
 ) -> Spreading:
     """Asserts that the split program's values are the whole program's; gives back how they lay."""
     found = spread(function, whole, rows, replicas, sums=sums)
-    close(found.values, jax.tree.leaves(jax.jit(function, compiler_options=QUICK)(whole, sums, rows)))
+    close(found.values, jax.tree.leaves(jax.jit(function, compiler_options=QUICK)(whole, sums, rows)), noise=noise)
     return found

@@ -23,7 +23,9 @@ def test_sums_extremes_and_joined_rows_are_on_every_replica() -> None:
             exchange.extreme(value, is_max=False),
             exchange.gather(value, 0),
         )
-        assert exchange.shapes == [(2,)] * 5
+        operations = [meeting.operation for meeting in exchange.meetings]
+        assert operations == ["sum", "gather", "gather", "gather", "gather"]
+        assert [meeting.shape for meeting in exchange.meetings] == [(2,), (1, 2), (1, 2), (1, 2), (2,)]
         return results
 
     values = np.array([[1.0, np.nan], [4.0, 0.5], [-2.0, 0.0]], np.float32)
