@@ -10,7 +10,6 @@ import numpy as np
 import optax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-
 from networks import functions, losses
 
 AXIS = "data"
@@ -107,7 +106,7 @@ def jax_sharded(name, x, y, devices, batch):
 
 
 def jax_automatic(name, x, y, devices, batch):
-    """Several devices: the single device's `lax.scan` with the batch marked as split; XLA's partitioner does the rest."""
+    """Several devices: the single device's `lax.scan`, the batch marked as split; XLA's partitioner does the rest."""
     init, apply = functions(name)
     optimizer, mesh = _optimizer(), _mesh(devices)
     everywhere, split = NamedSharding(mesh, P()), NamedSharding(mesh, P(AXIS))

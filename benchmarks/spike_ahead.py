@@ -1,9 +1,9 @@
 """Spike: how a program over several CPU devices comes to wait for itself.
 
 Question: Keras's own data parallelism ends in an abort on two cores ("Expected 2 threads to join the rendezvous, but
-only 1 of them arrived"). What does it take? Each dispatch here is one matrix product and one sum over the devices. What
-came out is written down in docs/design/engine.md: not how many sums a program has decides, but how many dispatches are on
-their way when nobody waits for their results.
+only 1 of them arrived"). What does it take? Each dispatch here is one matrix product and one sum over the devices.
+What came out is written down in docs/design/engine.md: not how many sums a program has decides, but how many
+dispatches are on their way when nobody waits for their results.
 
 Run: python benchmarks/spike_ahead.py [--devices 2] [--dispatches 100] [--wait-every 0] [--sums 1]
 A run that does not end is the answer: XLA aborts it after 40 s.

@@ -62,8 +62,8 @@ def chain(tree):
     done = []
     for leaf in leaves:
         if done:
-            leaf, done[-1] = jax.lax.optimization_barrier((leaf, done[-1]))
-        done.append(jax.lax.psum(leaf, AXIS))
+            waiting, done[-1] = jax.lax.optimization_barrier((leaf, done[-1]))
+        done.append(jax.lax.psum(waiting if done else leaf, AXIS))
     return jax.tree.unflatten(treedef, done)
 
 

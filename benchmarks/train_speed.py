@@ -1,8 +1,8 @@
 """Dure's trainer against loops written by hand: whole epochs, after compilation, in alternation.
 
 Each row is a pair of programs that train the same network on the same rows. They take turns, in turned order each time;
-a ratio is hand-written seconds over Dure's, so 1 is as fast and more is faster. A hand-written form for several devices is
-the fastest of those in `hand.py` that give the single device's numbers, found in the same run.
+a ratio is hand-written seconds over Dure's, so 1 is as fast and more is faster. A hand-written form for several devices
+is the fastest of those in `hand.py` that give the single device's numbers, found in the same run.
 
 Run: python benchmarks/train_speed.py [--nets seed large conv] [--pairs 9] [--only mirrored] [--json out.json]
 """
@@ -83,7 +83,7 @@ def compare(name, ours, theirs, case, pairs):
         mine, other = (a, b) if repeat % 2 else (b, a)
         seconds[0].append(mine), seconds[1].append(other)
         ratios.append(other / mine)
-    low, middle, high = statistics.quantiles(ratios, n=4)
+    low, _, high = statistics.quantiles(ratios, n=4)
     steps = case.rows // case.batch
     row = {
         "name": name,

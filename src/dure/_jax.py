@@ -140,7 +140,7 @@ def is_literal(atom: Any) -> bool:
 
 
 def closed(program: Any) -> ClosedJaxpr:
-    """The program with its constants, whether it came with them or has none. Stands for `jax.extend.core.ClosedJaxpr`."""
+    """The program with its constants, if it came without. Stands for `jax.extend.core.ClosedJaxpr`."""
     import jax.extend.core
 
     is_closed = isinstance(program, jax.extend.core.ClosedJaxpr)

@@ -25,6 +25,11 @@ Array = Any
 Loop = Callable[..., Any]
 
 
+MOST_IN_FLIGHT = 16
+"""Dispatches sent to CPU devices before one is waited for. XLA's CPU client (jaxlib 0.10.2) takes 32 a device; the next
+one blocks a thread of the pool that the devices share, and a collective may then wait for that thread for ever."""
+
+
 class Step(NamedTuple):
     """What is computed of each step: one of the three methods of a model."""
 
@@ -88,6 +93,7 @@ class MeshRunner:
         self._steps_apart = NamedSharding(self.mesh, P(None, AXIS))
         self._programs: dict[Step, Loop] = {}
         self._capacity: dict[Any, int] = {}
+        self._dispatched = 0
         self.resident_bytes = resident_bytes
         self.forms: dict[str, str] = {}
         """By kind of step, how it is spread: "one device", "split by rows" and what is not, "left to XLA" and why."""
@@ -172,7 +178,11 @@ class MeshRunner:
         arguments = (placed, metrics, feed.data, feed.order, np.int32(start), np.int32(count))
         if step not in self._programs:
             self._programs[step] = self._build(step, arguments)
-        return self._programs[step](*arguments)
+        results = self._programs[step](*arguments)
+        self._dispatched += 1
+        if self._one_at_a_time and self._dispatched % MOST_IN_FLIGHT == 0:
+            jax.block_until_ready(results)
+        return results
 
     def _build(self, step: Step, arguments: tuple[Any, ...]) -> Loop:
         """The compiled loop for a kind of step: split by rows, or with effects left to XLA."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dure.strategy.layout import Spread
-from unit.strategy.programs import GROUPS, Group, row_values, whole_values
+from unit.strategy.programs import FORWARD_ONLY, GROUPS, Results, row_values, whole_values
 from unit.strategy.replicas import equals_the_whole
 
 # Four replicas share eight rows evenly, and of five rows they have two, two, one and none.
@@ -20,33 +20,35 @@ REPLICAS = 4
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.parametrize("batch", [8, 5])
 def test_values_are_those_of_one_device(name: str, batch: int) -> None:
-    group = GROUPS[name]
+    expected: dict[str, Any] = {}
 
     def function(whole: Any, _: Any, rows: Any) -> list[Any]:
-        return list(group.compute(whole, rows).values())
+        results = GROUPS[name](whole, rows)
+        expected.update({result: layout for result, (layout, _) in results.items()})
+        return [value for _, value in results.values()]
 
     found = equals_the_whole(function, whole_values(), row_values(batch), REPLICAS)
-    assert dict(zip(group.layouts, found.layouts, strict=True)) == group.layouts
+    assert dict(zip(expected, found.layouts, strict=True)) == expected
 
 
 @pytest.mark.parametrize("name", ["reductions", "products"])
 def test_a_single_row_is_computed_by_every_replica(name: str) -> None:
     def function(whole: Any, _: Any, rows: Any) -> list[Any]:
-        return list(GROUPS[name].compute(whole, rows).values())
+        return [value for _, value in GROUPS[name](whole, rows).values()]
 
     found = equals_the_whole(function, whole_values(), row_values(1), REPLICAS)
     assert set(found.layouts) == {Spread.WHOLE}
     assert found.exchanged == []
 
 
-@pytest.mark.parametrize("name", [name for name, group in GROUPS.items() if group.is_differentiable])
+@pytest.mark.parametrize("name", [name for name in GROUPS if name not in FORWARD_ONLY])
 def test_gradients_are_those_of_one_device(name: str) -> None:
     rows = row_values(5)
     label = rows.pop("label")
 
     def function(whole: Any, _: Any, rows: Any) -> Any:
         def objective(whole: Any, rows: Any, label: Any) -> Any:
-            return combined(GROUPS[name], whole, rows | {"label": label})
+            return combined(GROUPS[name](whole, rows | {"label": label}))
 
         given = {key: value for key, value in rows.items() if key != "label"}
         return jax.grad(objective, argnums=(0, 1))(whole, given, rows["label"])
@@ -54,10 +56,10 @@ def test_gradients_are_those_of_one_device(name: str) -> None:
     equals_the_whole(function, whole_values(), rows | {"label": label}, REPLICAS)
 
 
-def combined(group: Group, whole: Any, rows: Any) -> Any:
+def combined(results: Results) -> Any:
     """A number that depends on every place of every floating result in its own way."""
     total = jnp.float32(0)
-    for place, value in enumerate(group.compute(whole, rows).values()):
+    for place, (_, value) in enumerate(results.values()):
         if jnp.issubdtype(value.dtype, jnp.floating):
             weights = jnp.cos(jnp.arange(value.size, dtype=jnp.float32) + place).reshape(value.shape)
             total = total + jnp.mean(jnp.sin(value) * weights)

@@ -75,7 +75,7 @@ def test_a_process_that_ignores_it_goes_on_ignoring_it():
 
 @pytest.mark.parametrize("resident_bytes", [None, 0])
 def test_training_ends_cleanly_and_goes_on_as_if_it_had_not(classifier, single, data, capsys, resident_bytes):
-    trainer = Trainer(classifier(dropout=0.3), single, resident_bytes=resident_bytes)
+    trainer = Trainer(classifier(), single, resident_bytes=resident_bytes)
     start = trainer.state
     trainer.fit(*data, epochs=3, batch_size=4, seed=1, verbose=0)
     wanted = trainer.state

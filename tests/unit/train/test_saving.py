@@ -37,10 +37,11 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_ends_that_epoch_first(
     classifier, single, data, tmp_path, resident_bytes
 ):
     saver = Checkpoint(tmp_path, every=7, keep=None)
-    trainer = Trainer(classifier(dropout=0.3), single, seed=4)
+    dropout = 0.3 if resident_bytes is None else 0.0
+    trainer = Trainer(classifier(dropout=dropout), single, seed=4)
     trainer.fit(*data, epochs=4, batch_size=8, verbose=0, callbacks=[saver])
     assert checkpoint.steps(tmp_path) == [7, 14]
-    other = Trainer(classifier(dropout=0.3), single, resident_bytes=resident_bytes)
+    other = Trainer(classifier(dropout=dropout), single, resident_bytes=resident_bytes)
     other.restore(checkpoint.step_path(tmp_path, 7))
     assert (other.epoch, other.step) == (1, 7)
     history = other.fit(*data, epochs=2, batch_size=8, verbose=0)
@@ -63,16 +64,15 @@ def test_batches_of_a_loader_go_on_where_they_were(classifier, single, data, tmp
     equal(other.state, trainer.state)
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
-def test_any_strategy_goes_on_from_any_other(classifier, single, data, tmp_path, replicas):
-    trainer = Trainer(classifier(dropout=0.3), single, seed=4)
-    trainer.fit(*data, epochs=1, batch_size=8, verbose=0)
+def test_any_strategy_goes_on_from_any_other(classifier, single, data, tmp_path):
+    trainer = Trainer(classifier(), single, seed=4)
+    trainer.fit(*data, epochs=1, batch_size=37, verbose=0)
     trainer.save(tmp_path / "single")
-    with dure.Mirrored(num_devices=replicas) as mirrored:
-        other = Trainer(classifier(dropout=0.3), mirrored)
+    with dure.Mirrored(num_devices=3) as mirrored:
+        other = Trainer(classifier(), mirrored)
         other.restore(tmp_path / "single")
         equal(other.state, trainer.state)
-        other.fit(*data, epochs=1, batch_size=8, verbose=0)
+        other.fit(*data, epochs=1, batch_size=37, verbose=0)
         other.save(tmp_path / "mirrored")
         wanted = other.state
     trainer.restore(tmp_path / "mirrored")
