@@ -84,6 +84,27 @@ def plain() -> PureModel:
     return Counted(_model(init=_init, apply=apply, optimizer=optax.sgd(0.1)))
 
 
+def of_keras() -> PureModel:
+    """Convolution, batch normalisation and dropout of Keras, trained with its Adam."""
+    import keras  # slow, and not needed by the process that trains in float64
+
+    keras.utils.set_random_seed(3)
+    layers = [
+        keras.layers.Input((12,)),
+        keras.layers.Reshape((12, 1)),
+        keras.layers.Conv1D(4, 3, use_bias=False),
+        keras.layers.BatchNormalization(),
+        keras.layers.ReLU(),
+        keras.layers.Dropout(0.25),
+        keras.layers.Flatten(),
+        keras.layers.Dense(10, kernel_regularizer="l2"),
+    ]
+    model = keras.Sequential(layers)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=["accuracy"], weighted_metrics=["accuracy"])
+    return pure(model)
+
+
 def _model(**parts: Any) -> PureModel:
     loss = optax.softmax_cross_entropy_with_integer_labels
     return pure(Model(loss=loss, metrics={"accuracy": "accuracy"}, **parts))

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pytest
 
 from dure.models.pure import Batch, PureModel, TrainState
 from dure.strategy.base import Feed, Held, Strategy
 from dure.strategy.local import LocalState
 from dure.strategy.mirrored import Mirrored, SingleDevice
 from dure.strategy.spmd import step_of
-from laws.networks import EXAMPLES, data, normalised, plain
+from laws.networks import EXAMPLES, data, normalised, of_keras, plain
 
 STEPS = 5
 TOLERANCE = 1e-5
@@ -182,6 +183,14 @@ def check_rows_computed(row: Row) -> None:
         assert [shape for shape in shapes if 37 in shape] == []
 
 
+def check_keras(row: Row) -> None:
+    """So is a Keras network's: weights, moving averages, seeds, optimizer, metrics and outputs."""
+    found, expected = train_keras(row.make), train_keras(SingleDevice)
+    close(found.state, expected.state)
+    assert found.results == pytest.approx(expected.results, rel=1e-5)
+    close(found.outputs, expected.outputs)
+
+
 def check_whatever_the_average(row: Row) -> None:
     """Local SGD that averages seldom counts each example once all the same, and its replicas are equal in the end."""
     batch = row.batches[0]
@@ -250,6 +259,27 @@ def train(row: Row, batch: int) -> Record:
         runner.result(evaluated),
         runner.predict(state, feed, 2),
     )
+
+
+class KerasRecord(NamedTuple):
+    """What training a Keras network left behind."""
+
+    state: TrainState
+    results: dict[str, float]
+    outputs: np.ndarray
+
+
+@functools.cache
+def train_keras(make: Callable[[], Strategy]) -> KerasRecord:
+    """Trains the Keras network on five batches of 37."""
+    model, rows = of_keras(), data()
+    rows = rows._replace(x=rows.x["value"])
+    model.prepare(jax.tree.map(lambda leaf: leaf[:37], rows))
+    runner = make().open(model)
+    feed = runner.feed(runner.hold(rows), order(37))
+    state, metrics = runner.train(runner.place(model.init(0)), runner.new_metrics(), feed, 0, STEPS)
+    state = runner.sync(state)
+    return KerasRecord(runner.gather(state), runner.result(metrics), runner.predict(state, feed, 4))
 
 
 def lowered(row: Row, batch: int) -> Any:

@@ -64,6 +64,11 @@ def test_a_replica_computes_its_share_alone(name: str) -> None:
     strategies.check_rows_computed(STRATEGIES[name])
 
 
+@pytest.mark.parametrize("name", ["mirrored:4", "mirrored:8"])
+def test_a_keras_network_trains_as_on_one_device(name: str) -> None:
+    strategies.check_keras(STRATEGIES[name])
+
+
 @pytest.mark.parametrize("name", SELDOM)
 def test_seldom_averages_count_each_example_once(name: str) -> None:
     strategies.check_whatever_the_average(SELDOM[name])

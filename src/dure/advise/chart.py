@@ -196,6 +196,10 @@ def lines(record: Record, *, against: str) -> Lines | None:
     )
 
 
+SMALLEST_SPAN = 1e-290
+"""A range below this is flat: a fifth of it may be no number any more."""
+
+
 def ticks(low: float, high: float, *, count: int = 5) -> tuple[float, ...]:
     """Round numbers that cover a range.
 
@@ -209,8 +213,8 @@ def ticks(low: float, high: float, *, count: int = 5) -> tuple[float, ...]:
         ((0.0, 5.0, 10.0, 15.0), (0.3, 0.4, 0.5, 0.6, 0.7))
     """
     span = high - low
-    if not span > 0:
-        span = abs(high) or 1.0
+    if not span > SMALLEST_SPAN:
+        span = abs(high) if abs(high) > SMALLEST_SPAN else 1.0
     rough = span / count
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)

@@ -1,4 +1,4 @@
-"""How the replicas' parts meet: XLA's collectives, at most one in flight where threads are few."""
+"""How the replicas' parts meet: XLA's collectives, in one order on every replica."""
 
 import functools
 from collections.abc import Callable
@@ -30,9 +30,10 @@ class Meeting(NamedTuple):
 class Exchange:
     """The collectives of one program, in the order in which they are asked for.
 
-    On CPU devices each waits for the one before: XLA's in-process collectives hold a thread of the pool on every device
-    until all have come, so that two in flight on few cores can wait for each other's thread for ever. One at a time
-    cannot, as long as the pool has a thread a device. Elsewhere they are left to XLA, which joins and overlaps them.
+    On CPU devices each is written after the one before, so that their order is the traced program's on every replica:
+    an in-process collective holds a thread of the pool until all replicas have come to it. XLA takes the barriers out
+    again before it joins the sums, so they cost nothing. Elsewhere the order is left to XLA, which overlaps exchanges
+    with computing. What keeps dispatches from starving one another is `spmd.MOST_IN_FLIGHT`.
 
     Args:
         one_at_a_time: chain them.
