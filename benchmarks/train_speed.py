@@ -45,12 +45,12 @@ def by_hand(epoch, case):
 
 
 def by_dure(model, strategy, case, x, y, **options):
-    """A timed epoch of `Trainer.fit`: what it says of the epoch, without the sending of the data."""
+    """The second epoch of a `Trainer.fit`: by then its rows lie on the device, as those of the loops by hand do."""
     trainer = dure.Trainer(model, strategy, **options)
 
     def run():
-        history = trainer.fit(x, y, epochs=1, batch_size=case.batch, verbose=0)
-        return history.epoch_seconds[0]
+        history = trainer.fit(x, y, epochs=2, batch_size=case.batch, verbose=0)
+        return history.epoch_seconds[1]
 
     return run
 
