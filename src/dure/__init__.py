@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dure.errors import hint
 
 if TYPE_CHECKING:
+    from dure import callbacks as callbacks
     from dure import data as data
     from dure import errors as errors
     from dure.advise.compare import compare as compare
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from dure.strategy.env import strategy_from_env as strategy_from_env
     from dure.strategy.mirrored import Mirrored as Mirrored
     from dure.strategy.mirrored import SingleDevice as SingleDevice
-    from dure.train import callbacks as callbacks
     from dure.train.history import History as History
     from dure.train.trainer import Trainer as Trainer
 
@@ -55,7 +55,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "Model": ("dure.models.model", "Model"),
     "SingleDevice": ("dure.strategy.mirrored", "SingleDevice"),
     "Trainer": ("dure.train.trainer", "Trainer"),
-    "callbacks": ("dure.train.callbacks", None),
+    "callbacks": ("dure.callbacks", None),
     "compare": ("dure.advise.compare", "compare"),
     "configure": ("dure.devices.configuration", "configure"),
     "data": ("dure.data", None),

@@ -18,17 +18,23 @@ if TYPE_CHECKING:
 Array = Any
 
 __all__ = [
+    "ask",
     "backend_errors",
     "backends_are_open",
     "bind",
     "closed",
     "cpu_device_setting",
+    "forget",
     "is_imported",
     "is_literal",
+    "join",
+    "joined",
     "local_devices",
     "memory_limit_bytes",
+    "peek",
     "platforms",
     "set_cpu_devices",
+    "tell",
     "threefry_bits",
 ]
 
@@ -171,3 +177,81 @@ def backend_errors() -> dict[str, str]:
     """
     bridge = sys.modules.get("jax._src.xla_bridge")
     return dict(getattr(bridge, "_backend_errors", {}))
+
+
+def join(coordinator: str, size: int, rank: int, *, bind: str, timeout_s: float) -> None:
+    """Joins this process to others; returns when all are there.
+
+    Stands for `jax.distributed.initialize`.
+
+    Args:
+        coordinator: `host:port` at which rank 0 listens.
+        size: how many processes there are.
+        rank: number of this one.
+        bind: `host:port` that rank 0 binds; JAX's own choice is every address of the machine.
+        timeout_s: how long to wait for the others, seconds.
+
+    Raises:
+        RuntimeError: they did not come, or the port is taken.
+    """
+    import jax
+
+    jax.distributed.initialize(
+        coordinator,
+        size,
+        rank,
+        coordinator_bind_address=bind,
+        cluster_detection_method="deactivate",
+        initialization_timeout=max(1, round(timeout_s)),
+        heartbeat_timeout_seconds=10,
+    )
+
+
+def joined() -> tuple[int, int] | None:
+    """Returns this process's rank and the number of processes that are joined; None where it is alone.
+
+    Stands for `jax._src.distributed.global_state`, which knows it without opening the back ends.
+    """
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    return None if state is None or state.client is None else (state.process_id, state.num_processes)
+
+
+def _service() -> Any:
+    """The key-value service of the joined processes. Stands for `jax._src.distributed.global_state.client`."""
+    from jax._src import distributed
+
+    return distributed.global_state.client
+
+
+def tell(key: str, text: str) -> None:
+    """Leaves a text with the key-value service of the joined processes."""
+    _service().key_value_set(key, text, allow_overwrite=True)
+
+
+def ask(key: str, *, timeout_s: float) -> str | None:
+    """Waits for a text with the key-value service; None when it is not there in time."""
+    import jax
+
+    try:
+        return str(_service().blocking_key_value_get(key, max(1, int(timeout_s * 1000))))
+    except jax.errors.JaxRuntimeError as error:
+        if "DEADLINE_EXCEEDED" in str(error):
+            return None
+        raise
+
+
+def peek(key: str) -> str | None:
+    """Looks for a text with the key-value service, without waiting."""
+    import jax
+
+    try:
+        return str(_service().key_value_try_get(key))
+    except jax.errors.JaxRuntimeError as error:
+        if "NOT_FOUND" in str(error):
+            return None
+        raise
+
+
+def forget(key: str) -> None:
+    """Removes a text from the key-value service."""
+    _service().key_value_delete(key)

@@ -67,6 +67,12 @@ def test_only_commands_import_the_root() -> None:
     assert {name for name in importers if not name.startswith("dure.cli")} == set()
 
 
+def test_nobody_inside_goes_through_a_public_door() -> None:
+    graph = grimp.build_graph("dure", cache_dir=None)
+    # The root names it for type checkers.
+    assert graph.find_modules_that_directly_import("dure.callbacks") <= {"dure"}
+
+
 @pytest.mark.parametrize(
     ("module", "line"),
     [

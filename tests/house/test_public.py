@@ -56,6 +56,13 @@ def test_what_the_public_modules_list_is_there() -> None:
             assert getattr(module, name).__doc__
 
 
+@pytest.mark.parametrize("module", ["callbacks", "data", "errors"])
+def test_the_public_modules_can_be_imported_from_without_a_step_before(module: str) -> None:
+    name = getattr(dure, module).__all__[0]
+    program = f"from dure.{module} import {name}\nimport dure\nassert dure.{module}.{name} is {name}"
+    python(program)
+
+
 def test_a_star_import_gives_the_public_list() -> None:
     names: dict[str, object] = {}
     exec("from dure import *", names)

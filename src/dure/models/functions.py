@@ -141,7 +141,8 @@ class Functions:
     def _losses(self, outputs: PyTree, batch: Batch) -> Array:
         losses = jnp.asarray(self._model.loss(outputs, batch.y))
         _check_each("loss", losses, outputs, batch)
-        losses = losses.astype(jnp.float32)
+        # At least float32, so that a narrow loss is averaged well; where the user computes in float64, that.
+        losses = losses.astype(jnp.promote_types(losses.dtype, jnp.float32))
         return losses if batch.weight is None else losses * batch.weight
 
     def _counted(self, metrics: PyTree, outputs: PyTree, losses: Array, batch: Batch) -> PyTree:

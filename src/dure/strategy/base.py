@@ -1,11 +1,13 @@
 """What a strategy is: where state lies, how a batch is split, how gradients meet, when a step ends."""
 
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, final
 
 import numpy as np
 
+from dure.launch.board import Phase
 from dure.models.pure import Array, Batch, PureModel, PyTree, TrainState
+from dure.strategy.group import Group
 
 Placed = Any
 """A `TrainState` as it lies on a strategy's devices; only the runner that made it reads it."""
@@ -42,17 +44,53 @@ class Feed(NamedTuple):
     steps: int
 
 
+class Watch(Protocol):
+    """Is told what a process does, so that who watches it from outside can say what it waits for."""
+
+    def enter(self, phase: Phase, step: int) -> None:
+        """The process is about to do something that may take long.
+
+        Args:
+            phase: what.
+            step: updates of the weights so far.
+        """
+        ...
+
+
+@final
+class Unwatched:
+    """Nobody looks."""
+
+    def enter(self, phase: Phase, step: int) -> None:
+        """Nothing."""
+
+
+UNWATCHED = Unwatched()
+
+
 class Runner(Protocol):
     """A model on a strategy's devices; made by `Strategy.open`, one a trainer.
 
-    Every method that computes returns before the devices are done; `gather`, `predict` and `result` wait for them.
+    Every method that computes returns before the devices are done; `gather`, `fetch` and `predict` wait for them. Where
+    there are several processes, each makes the same calls in the same order, but for `gather` and `result`.
     """
 
     resident_bytes: int
     """How many bytes of data may stay on the devices."""
 
-    def place(self, state: TrainState) -> Placed:
-        """Copies a state to the devices; the caller's arrays are not aliased."""
+    group: Group
+    """The processes that the devices belong to."""
+
+    watch: Watch
+    """Is told what this process waits for."""
+
+    def place(self, state: TrainState, *, from_chief: bool = False) -> Placed:
+        """Copies a state to the devices; the caller's arrays are not aliased.
+
+        Args:
+            state: host arrays.
+            from_chief: the chief's state goes to every process, whatever they have themselves.
+        """
         ...
 
     def gather(self, placed: Placed) -> TrainState:
@@ -96,8 +134,12 @@ class Runner(Protocol):
         """Empty accumulators on the devices."""
         ...
 
+    def fetch(self, arrays: PyTree) -> PyTree:
+        """A host copy of metrics, or of other arrays on the devices; does not use them up."""
+        ...
+
     def result(self, metrics: Metrics) -> dict[str, float]:
-        """The values of the metrics; does not use them up."""
+        """The values of metrics that `fetch` brought to the host."""
         ...
 
 

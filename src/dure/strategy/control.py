@@ -42,7 +42,7 @@ def join(first: Layout, second: Layout) -> Layout:
 def layouts_of(context: Context, walk: Walk, program: Any, layouts: Sequence[Layout]) -> list[Layout]:
     """How a body's results lie, from how its operands lie; computes nothing."""
     found: list[Layout] = []
-    trial = replace(context, exchange=Exchange(one_at_a_time=False), computed_whole=[])
+    trial = replace(context, exchange=Exchange(), computed_whole=[])
 
     def look(values: list[Array]) -> list[Array]:
         operands = [laid(v, layout) for v, layout in zip(values, layouts, strict=True)]
@@ -57,11 +57,6 @@ def layouts_of(context: Context, walk: Walk, program: Any, layouts: Sequence[Lay
     types = [v.aval.dtype for v in program.jaxpr.invars]
     jax.eval_shape(look, [jax.ShapeDtypeStruct(s, t) for s, t in zip(shapes, types, strict=True)])
     return found
-
-
-def inside(context: Context) -> Context:
-    """The context of a body, which has a chain of collectives of its own."""
-    return replace(context, exchange=context.exchange.inside())
 
 
 def scan(walk: Walk) -> Callable[[Context, Equation, Pieces], Pieces]:
@@ -87,14 +82,12 @@ def scan(walk: Walk) -> Callable[[Context, Equation, Pieces], Pieces]:
         inputs = [*before[:num_consts], *carried, *each]
 
         def run(carry: list[Array], element: list[Array]) -> tuple[list[Array], list[Array]]:
-            inner = inside(context)
             values = zip([*constants, *carry, *element], inputs, strict=True)
-            results = walk(inner, body, [laid(v, layout) for v, layout in values])
-            after = [lay(inner, p, to) for p, to in zip(results[:num_carry], carried, strict=True)]
+            results = walk(context, body, [laid(v, layout) for v, layout in values])
+            after = [lay(context, p, to) for p, to in zip(results[:num_carry], carried, strict=True)]
             return after, [p.value() for p in results[num_carry:]]
 
         first = [lay(context, p, to) for p, to in zip(pieces[num_consts:start], carried, strict=True)]
-        first = context.exchange.after(first)
         last, collected = jax.lax.scan(
             run,
             first,
@@ -103,7 +96,6 @@ def scan(walk: Walk) -> Callable[[Context, Equation, Pieces], Pieces]:
             reverse=params["reverse"],
             unroll=params["unroll"],
         )
-        context.exchange.follow(last)
         final = [laid(v, layout) for v, layout in zip(last, carried, strict=True)]
         return final + [laid(v, _stacked(a)) for v, a in zip(collected, found[num_carry:], strict=True)]
 
@@ -145,15 +137,13 @@ def cond(walk: Walk) -> Callable[[Context, Equation, Pieces], Pieces]:
 
         def run(branch: Any) -> Callable[..., list[Array]]:
             def one(*values: Array) -> list[Array]:
-                inner = inside(context)
-                results = walk(inner, branch, [laid(v, a) for v, a in zip(values, given, strict=True)])
-                return [lay(inner, p, to) for p, to in zip(results, common, strict=True)]
+                results = walk(context, branch, [laid(v, a) for v, a in zip(values, given, strict=True)])
+                return [lay(context, p, to) for p, to in zip(results, common, strict=True)]
 
             return one
 
-        values = context.exchange.after([piece.value() for piece in operands])
+        values = [piece.value() for piece in operands]
         results = jax.lax.switch(which.value().astype("int32"), [run(branch) for branch in branches], *values)
-        context.exchange.follow(results)
         return [laid(v, layout) for v, layout in zip(results, common, strict=True)]
 
     return rule

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dure.strategy.layout import AXIS
 
@@ -30,19 +31,15 @@ class Meeting(NamedTuple):
 class Exchange:
     """The collectives of one program, in the order in which they are asked for.
 
-    On CPU devices each is written after the one before, so that their order is the traced program's on every replica:
-    an in-process collective holds a thread of the pool until all replicas have come to it. XLA takes the barriers out
-    again before it joins the sums, so they cost nothing. Elsewhere the order is left to XLA, which overlaps exchanges
-    with computing. What keeps dispatches from starving one another is `spmd.MOST_IN_FLIGHT`.
+    When each is run is left to XLA: on accelerators it overlaps exchanges with computing, on CPU devices it runs one
+    after another. What keeps dispatches from starving one another is `spmd.MOST_IN_FLIGHT`.
 
     Args:
-        one_at_a_time: chain them.
+        is_flat: `sum_all` sends one message a dtype. Between processes the number of messages decides.
     """
 
-    def __init__(self, *, one_at_a_time: bool) -> None:
-        self.one_at_a_time = one_at_a_time
-        """Whether each waits for the one before."""
-        self._last: Array | None = None
+    def __init__(self, *, is_flat: bool = False) -> None:
+        self._is_flat = is_flat
         self.meetings: list[Meeting] = []
         """What was exchanged so far, in order; what a loop or a branch exchanges is with it, once."""
 
@@ -51,6 +48,27 @@ class Exchange:
         if value.dtype == jnp.bool_:
             return self.extreme(value, is_max=True)
         return self._meet("sum", jax.lax.psum, value)
+
+    def sum_all(self, values: list[Array]) -> list[Array]:
+        """The sum of the replicas' parts of each value, on every replica."""
+        if not self._is_flat or len(values) < 2 or jax.lax.axis_size(AXIS) == 1:
+            return [self.sum(value) for value in values]
+        summed: dict[int, Array] = {}
+        for dtype in dict.fromkeys(value.dtype for value in values):
+            alike = [index for index, value in enumerate(values) if value.dtype == dtype]
+            if dtype == jnp.bool_:
+                summed.update((index, self.sum(values[index])) for index in alike)
+                continue
+            # Written piece by piece: on CPU devices XLA fuses a concatenation of them into a slower program.
+            flat = jnp.zeros(sum(values[index].size for index in alike), dtype)
+            edges = np.cumsum([0, *(values[index].size for index in alike)])
+            for index, start in zip(alike, edges, strict=False):
+                flat = jax.lax.dynamic_update_slice(flat, values[index].ravel(), (int(start),))
+            total = self.sum(flat)
+            for index, start in zip(alike, edges, strict=False):
+                shape = values[index].shape
+                summed[index] = total[int(start) : int(start) + values[index].size].reshape(shape)
+        return [summed[index] for index in range(len(values))]
 
     def extreme(self, value: Array, *, is_max: bool) -> Array:
         """The largest or smallest of the replicas' values, on every replica; NaN where one is, as in a reduction."""
@@ -62,29 +80,8 @@ class Exchange:
         """The replicas' arrays joined along an axis, on every replica."""
         return self._meet("gather", functools.partial(jax.lax.all_gather, axis=axis, tiled=True), value)
 
-    def after(self, values: list[Array]) -> list[Array]:
-        """The values, not there before the last collective is done: what is made of them may exchange in its turn."""
-        if not self.one_at_a_time or self._last is None or not values:
-            return values
-        *values, _ = jax.lax.optimization_barrier([*values, self._last])
-        return values
-
-    def follow(self, values: list[Array]) -> None:
-        """Makes the next collective wait for these values, whose making may have exchanged."""
-        if values:
-            self._last = values[0]
-
-    def inside(self) -> "Exchange":
-        """The exchange of a loop's or a branch's body, whose chain is its own and whose meetings are listed here."""
-        inner = Exchange(one_at_a_time=self.one_at_a_time)
-        inner.meetings = self.meetings
-        return inner
-
     def _meet(self, operation: str, collective: Callable[[Array, str], Array], value: Array) -> Array:
         if jax.lax.axis_size(AXIS) == 1:
             return value  # XLA would keep an exchange among one
-        if self.one_at_a_time and self._last is not None:
-            value, _ = jax.lax.optimization_barrier((value, self._last))
         self.meetings.append(Meeting(operation, value.shape, str(value.dtype)))
-        self._last = collective(value, AXIS)
-        return self._last
+        return collective(value, AXIS)

@@ -14,12 +14,13 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from dure.models.pure import Batch, PureModel, PyTree, TrainState
-from dure.strategy.base import Feed, Metrics
+from dure.strategy.base import UNWATCHED, Feed, Metrics, Watch
 from dure.strategy.exchange import Exchange
+from dure.strategy.group import ALONE, Group
 from dure.strategy.layout import AXIS, Share, whole
 from dure.strategy.rules import Context
 from dure.strategy.split import walk
-from dure.strategy.spmd import MeshRunner, Step, pick, repeat, shape_of, step_of
+from dure.strategy.spmd import MeshRunner, Step, check_program, chiefs, pick, repeat, shape_of, spread, step_of
 
 Array = Any
 
@@ -48,6 +49,8 @@ class LocalRunner:
         sync_every: steps from one average to the next; None averages only in `sync`.
         keeps_optimizer: each replica keeps its own optimizer state through an average.
         resident_bytes: how many bytes of data may stay on each device.
+        group: the processes that the devices belong to.
+        watch: is told what this process waits for.
 
     Source:
         McDonald, Mohri, Silberman, Walker and Mann, "Efficient large-scale distributed training of conditional maximum
@@ -64,12 +67,17 @@ class LocalRunner:
         sync_every: int | None,
         keeps_optimizer: bool,
         resident_bytes: int,
+        group: Group = ALONE,
+        watch: Watch = UNWATCHED,
     ) -> None:
+        self.group = group
+        self.watch = watch
         self._model = model
-        self._mirror = MeshRunner(model, devices, is_mirrored=True, resident_bytes=resident_bytes)
+        self._mirror = MeshRunner(
+            model, devices, is_mirrored=True, resident_bytes=resident_bytes, group=group, watch=watch
+        )
         self._mesh = self._mirror.mesh
         self._replicas = len(devices)
-        self._one_at_a_time = devices[0].platform == "cpu"
         self._sync_every = sync_every
         self._keeps_optimizer = keeps_optimizer
         self._apart = NamedSharding(self._mesh, P(AXIS))
@@ -81,12 +89,15 @@ class LocalRunner:
         self.resident_bytes = resident_bytes
         self.hold, self.feed, self.stream = self._mirror.hold, self._mirror.feed, self._mirror.stream
         self.new_metrics, self.result = self._mirror.new_metrics, self._mirror.result
+        self.fetch = self._mirror.fetch
 
     def _mapped(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         return jax.shard_map(function, mesh=self._mesh, in_specs=(in_specs,), out_specs=out_specs, check_vma=False)
 
-    def place(self, state: TrainState) -> LocalState:
+    def place(self, state: TrainState, *, from_chief: bool = False) -> LocalState:
         """Copies a state to every device."""
+        if from_chief:
+            state = chiefs(state, self.group, self._apart)
 
         def copies(leaf: np.ndarray) -> np.ndarray:
             return np.stack([np.asarray(leaf)] * self._replicas)
@@ -96,7 +107,7 @@ class LocalRunner:
             np.zeros(self._replicas, np.float32),
             np.zeros(self._replicas, np.int32),
         )
-        placed: LocalState = jax.device_put(local, self._apart)
+        placed: LocalState = spread(local, self._apart)
         return placed
 
     def gather(self, placed: LocalState) -> TrainState:
@@ -112,9 +123,10 @@ class LocalRunner:
     ) -> tuple[LocalState, Metrics]:
         """Runs `count` steps, each replica on its own rows."""
         step = step_of("train", feed)
+        arguments = (placed, metrics, feed.data, feed.order, np.int32(start), np.int32(count))
         if step not in self._programs:
             self._programs[step] = self._build(step, placed, metrics, feed)
-        arguments = (placed, metrics, feed.data, feed.order, np.int32(start), np.int32(count))
+            check_program(self.group, step.name, self._programs[step], arguments)
         return self._programs[step](*arguments)  # type: ignore[no-any-return]
 
     def measure(self, placed: LocalState, metrics: Metrics, feed: Feed, start: int, count: int) -> Metrics:
@@ -173,7 +185,7 @@ class LocalRunner:
         trees = jax.tree.structure(results)
 
         def step(state: TrainState, metrics: Any, batch: Batch) -> Any:
-            context = Context(share, Exchange(one_at_a_time=False), own_draws=rows)
+            context = Context(share, Exchange(), own_draws=rows)
             operands = jax.tree.leaves((state, metrics, jax.tree.map(lambda leaf: leaf[:rows], batch)))
             leaves = [piece.value() for piece in walk(context, program, [whole(leaf) for leaf in operands])]
             grads, model_state, metrics = jax.tree.unflatten(trees, leaves)
@@ -189,13 +201,13 @@ class LocalRunner:
         mine: LocalState = _own(local)
         if not self._keeps_optimizer:
             return mine.state
-        exchange = Exchange(one_at_a_time=self._one_at_a_time)
+        exchange = Exchange(is_flat=self.group.size > 1)
         share = (jnp.int32(1), jnp.int32(self._replicas))
         return mine.state._replace(opt_state=_mean(mine.state.opt_state, share, exchange))
 
     def _average(self, local: LocalState) -> LocalState:
         """The replicas' states weighed by the examples each has seen since they were equal."""
-        exchange = Exchange(one_at_a_time=self._one_at_a_time)
+        exchange = Exchange(is_flat=self.group.size > 1)
         seen = exchange.sum(local.seen)
         # Nobody has seen anything: the replicas are equal still.
         is_new = seen == 0
@@ -215,23 +227,27 @@ def _own(tree: PyTree) -> PyTree:
 def _mean(tree: PyTree, share: tuple[Array, Array], exchange: Exchange) -> PyTree:
     """The weighted mean of floating leaves; of counters and keys the first replica's, which always has rows."""
     is_first = jax.lax.axis_index(AXIS) == 0
+    leaves, structure = jax.tree.flatten(tree)
 
     def first(leaf: Array) -> Array:
-        return exchange.sum(jnp.where(is_first, leaf, jnp.zeros_like(leaf)))
+        return jnp.where(is_first, leaf, jnp.zeros_like(leaf))
 
-    def summed(leaf: Array) -> Array:
+    def weighed(leaf: Array) -> Array:
         # Wide enough that the replicas' shares add up to 1 also where the leaf is a narrow one.
         wide = jnp.promote_types(leaf.dtype, jnp.float32)
         mine, total = (count.astype(wide) for count in share)
-        return exchange.sum(mine / total * leaf.astype(wide)).astype(leaf.dtype)
+        return mine / total * leaf.astype(wide)
 
-    def mean(leaf: Array) -> Array:
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            return first(leaf)
-        if leaf.ndim == 0:
-            # A learning rate is equal everywhere and must come out bit for bit: a mean of differences is 0.
-            start = first(leaf)
-            return start + summed(leaf - start)
-        return summed(leaf)
+    # A learning rate is equal everywhere and must come out bit for bit: a mean of differences is 0.
+    scalars = [index for index, leaf in enumerate(leaves) if leaf.ndim == 0 and _is_floating(leaf)]
+    starts = dict(zip(scalars, exchange.sum_all([first(leaves[index]) for index in scalars]), strict=True))
+    brought = [
+        weighed(leaf - starts[index] if index in starts else leaf) if _is_floating(leaf) else first(leaf)
+        for index, leaf in enumerate(leaves)
+    ]
+    means = [total.astype(leaf.dtype) for total, leaf in zip(exchange.sum_all(brought), leaves, strict=True)]
+    return jax.tree.unflatten(structure, [starts[i] + mean if i in starts else mean for i, mean in enumerate(means)])
 
-    return jax.tree.map(mean, tree)
+
+def _is_floating(leaf: Array) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))

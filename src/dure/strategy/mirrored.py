@@ -19,7 +19,8 @@ UNKNOWN_MEMORY_BYTES = 8 * 2**30
 """Taken for a device that does not tell its memory."""
 
 
-def _resident_bytes(devices: Sequence[Device]) -> int:
+def resident_bytes(devices: Sequence[Device]) -> int:
+    """How many bytes of data may stay on each device."""
     return min(device.memory_bytes or UNKNOWN_MEMORY_BYTES for device in devices) // RESIDENT_SHARE
 
 
@@ -57,9 +58,9 @@ class SingleDevice:
         Raises:
             ClosedError: the strategy is closed.
         """
-        _refuse_closed(self, is_closed=self._is_closed)
+        refuse_closed(self, is_closed=self._is_closed)
         places = [backing(device) for device in self.devices]
-        return MeshRunner(model, places, is_mirrored=False, resident_bytes=_resident_bytes(self.devices))
+        return MeshRunner(model, places, is_mirrored=False, resident_bytes=resident_bytes(self.devices))
 
     def close(self) -> None:
         """Ends the strategy; twice is fine."""
@@ -110,13 +111,7 @@ class Mirrored:
     ) -> None:
         if num_devices is not None and devices is not None:
             raise SpecError(f"asked for {num_devices} devices and for {list(devices)} by name; give one of the two")
-        is_number = isinstance(sync_every, int) and not isinstance(sync_every, bool) and sync_every >= 1
-        if not is_number and sync_every not in ("step", "epoch"):
-            raise SpecError(
-                f'asked for sync_every={sync_every!r}; it is "step", "epoch", or a number of steps from 1 on'
-            )
-        if optimizer_state not in ("average", "keep"):
-            raise SpecError(f'asked for optimizer_state={optimizer_state!r}; it is "average" or "keep"')
+        check_sync(sync_every, optimizer_state)
         choice = choose(devices if devices is not None else num_devices, strategy="Mirrored")
         if choice.note:
             print(choice.note, file=sys.stderr)
@@ -138,17 +133,17 @@ class Mirrored:
         Raises:
             ClosedError: the strategy is closed.
         """
-        _refuse_closed(self, is_closed=self._is_closed)
+        refuse_closed(self, is_closed=self._is_closed)
         places = [backing(device) for device in self.devices]
-        resident_bytes = _resident_bytes(self.devices)
+        room = resident_bytes(self.devices)
         if self._sync_every == "step":
-            return MeshRunner(model, places, is_mirrored=True, resident_bytes=resident_bytes)
+            return MeshRunner(model, places, is_mirrored=True, resident_bytes=room)
         return LocalRunner(
             model,
             places,
             sync_every=self._sync_every if isinstance(self._sync_every, int) else None,
             keeps_optimizer=self._keeps_optimizer,
-            resident_bytes=resident_bytes,
+            resident_bytes=room,
         )
 
     def close(self) -> None:
@@ -169,6 +164,20 @@ class Mirrored:
         return f"Mirrored({names}{every})"
 
 
-def _refuse_closed(strategy: object, *, is_closed: bool) -> None:
+def check_sync(sync_every: object, optimizer_state: object) -> None:
+    """Refuses what is no way for replicas to meet.
+
+    Raises:
+        SpecError: one of the two is none of its values.
+    """
+    is_number = isinstance(sync_every, int) and not isinstance(sync_every, bool) and sync_every >= 1
+    if not is_number and sync_every not in ("step", "epoch"):
+        raise SpecError(f'asked for sync_every={sync_every!r}; it is "step", "epoch", or a number of steps from 1 on')
+    if optimizer_state not in ("average", "keep"):
+        raise SpecError(f'asked for optimizer_state={optimizer_state!r}; it is "average" or "keep"')
+
+
+def refuse_closed(strategy: object, *, is_closed: bool) -> None:
+    """Raises `ClosedError` for a strategy whose `with` block has ended."""
     if is_closed:
         raise ClosedError(f"{strategy!r} is closed: its `with` block has ended; make a new one")

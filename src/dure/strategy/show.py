@@ -51,7 +51,7 @@ def show(
     batch = jax.tree.leaves(rows_in)[0].shape[0]
     share = Share(batch, replicas)
     program, results = jax.make_jaxpr(function, return_shape=True)(whole_in, partial_in, rows_in)
-    context = Context(share, Exchange(one_at_a_time=False))
+    context = Context(share, Exchange())
     layouts: list[Layout] = []
 
     def replica(whole: PyTree, sums: PyTree, mine: PyTree) -> list[Any]:

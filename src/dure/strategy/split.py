@@ -260,7 +260,11 @@ def split(context: Context, program: ClosedJaxpr, *, whole_in: PyTree, partial_i
 
 
 def settle_all(context: Context, pieces: Pieces) -> list[Any]:
-    """The whole value of each piece, the sums exchanged last and one after another."""
+    """The whole value of each piece, the sums exchanged last and together."""
+    open_sums = {id(piece): piece for piece in pieces if piece.layout is Spread.PARTIAL and piece.shared is None}
+    totals = context.exchange.sum_all([piece.value() for piece in open_sums.values()])
+    for piece, total in zip(open_sums.values(), totals, strict=True):
+        piece.shared = whole(total)
     return [context.gather(piece).value() for piece in pieces]
 
 

@@ -5,6 +5,7 @@ rule is computed whole on every replica. Many steps run in one dispatch, counted
 serves every count.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
@@ -15,8 +16,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from dure.models.pure import Batch, PureModel, PyTree, TrainState
-from dure.strategy.base import Feed, Held, Metrics, Placed
+from dure.strategy.base import UNWATCHED, Feed, Held, Metrics, Placed, Watch
 from dure.strategy.exchange import Exchange
+from dure.strategy.group import ALONE, Group, check_alike
 from dure.strategy.layout import AXIS, NotSplit, Share
 from dure.strategy.rules import Context
 from dure.strategy.split import partial_all, rows_all, settle_all, split
@@ -56,6 +58,17 @@ def shape_of(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype), tree)
 
 
+def spread(tree: PyTree, sharding: NamedSharding) -> PyTree:
+    """Puts host arrays, equal on every process, on the devices of a mesh."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(tree, sharding)
+
+    def mine(leaf: np.ndarray) -> Array:
+        return jax.make_array_from_callback(leaf.shape, sharding, lambda part: leaf[part])
+
+    return jax.tree.map(lambda leaf: mine(np.asarray(leaf)), tree)
+
+
 def pick(data: Batch, order: Array | None, step: Array) -> Batch:
     """One step's rows of what a device has: `[rows, ...]` leaves."""
     if order is None:
@@ -69,6 +82,47 @@ def repeat(body: Callable[[Array, Any], Any], start: Array, count: Array, carry:
     return jax.lax.fori_loop(start, start + count, body, carry)
 
 
+def check_program(group: Group, name: str, program: Any, arguments: tuple[Any, ...]) -> None:
+    """Refuses to start programs that differ between the processes: their exchanges would not meet.
+
+    Raises:
+        SpecError: a process has another program than worker 0.
+    """
+    if group.size > 1:
+        text = program.lower(*arguments).as_text()
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        check_alike(group, f"the compiled step `{name}`", {"program": f"{len(text)} characters, SHA-256 {digest}"})
+
+
+def chiefs(state: TrainState, group: Group, apart: NamedSharding) -> TrainState:
+    """The chief's state on every process.
+
+    Args:
+        state: this process's own, host arrays.
+        group: the processes.
+        apart: shares the replicas out over them.
+    """
+    if group.size == 1:
+        return state
+    ours = apart.mesh.size // group.size
+
+    def part(leaf: np.ndarray) -> Array:
+        # As bytes, which a sum with zeros leaves as they are.
+        words = np.frombuffer(np.asarray(leaf).tobytes(), np.uint8)
+        return jax.make_array_from_process_local_data(apart, np.stack([words] * ours))
+
+    def firsts(tree: PyTree) -> PyTree:
+        is_first = jax.lax.axis_index(AXIS) == 0
+        return jax.tree.map(lambda leaf: jax.lax.psum(jnp.where(is_first, leaf[0], 0), AXIS), tree)
+
+    def back(words: np.ndarray, own: np.ndarray) -> np.ndarray:
+        return np.frombuffer(words.tobytes(), np.asarray(own).dtype).reshape(np.shape(own)).copy()
+
+    sent = jax.jit(jax.shard_map(firsts, mesh=apart.mesh, in_specs=P(AXIS), out_specs=P(), check_vma=False))
+    shared: TrainState = jax.tree.map(back, jax.device_get(sent(jax.tree.map(part, state))), state)
+    return shared
+
+
 @final
 class MeshRunner:
     """Runs a model on one device, or the same on every device of a mesh with the batch shared out.
@@ -78,19 +132,31 @@ class MeshRunner:
         devices: like devices; the first one alone where `is_mirrored` is False.
         is_mirrored: use the mesh engine, also with one device.
         resident_bytes: how many bytes of data may stay on each device.
+        group: the processes that the devices belong to.
+        watch: is told what this process waits for.
     """
 
     def __init__(
-        self, model: PureModel, devices: Sequence[jax.Device], *, is_mirrored: bool, resident_bytes: int
+        self,
+        model: PureModel,
+        devices: Sequence[jax.Device],
+        *,
+        is_mirrored: bool,
+        resident_bytes: int,
+        group: Group = ALONE,
+        watch: Watch = UNWATCHED,
     ) -> None:
+        self.group = group
+        self.watch = watch
         self._model = model
         self._replicas = len(devices) if is_mirrored else 1
         self._is_mirrored = is_mirrored
         self.mesh = Mesh(np.array(devices[: self._replicas]), (AXIS,), axis_types=(AxisType.Auto,))
-        self._one_at_a_time = devices[0].platform == "cpu"
+        self._is_cpu = devices[0].platform == "cpu"
         self._everywhere = NamedSharding(self.mesh, P())
         self._apart = NamedSharding(self.mesh, P(AXIS))
         self._steps_apart = NamedSharding(self.mesh, P(None, AXIS))
+        self._to_all = jax.jit(lambda tree: tree, out_shardings=self._everywhere)
         self._programs: dict[Step, Loop] = {}
         self._capacity: dict[Any, int] = {}
         self._dispatched = 0
@@ -98,10 +164,12 @@ class MeshRunner:
         self.forms: dict[str, str] = {}
         """By kind of step, how it is spread: "one device", "split by rows" and what is not, "left to XLA" and why."""
 
-    def place(self, state: TrainState) -> TrainState:
+    def place(self, state: TrainState, *, from_chief: bool = False) -> TrainState:
         """Copies a state to every device."""
+        if from_chief:
+            state = chiefs(state, self.group, self._apart)
         copies = jax.tree.map(lambda leaf: np.array(leaf, copy=True), state)
-        placed: TrainState = jax.device_put(copies, self._everywhere)
+        placed: TrainState = spread(copies, self._everywhere)
         return placed
 
     def gather(self, placed: Placed) -> TrainState:
@@ -115,13 +183,13 @@ class MeshRunner:
 
     def hold(self, rows: Batch) -> Held:
         """Sends a data set to every device."""
-        return Held(jax.device_put(rows, self._everywhere), len(jax.tree.leaves(rows)[0]))
+        return Held(spread(rows, self._everywhere), len(jax.tree.leaves(rows)[0]))
 
     def feed(self, held: Held, order: np.ndarray) -> Feed:
         """Steps over held rows, int32 `[steps, batch]`."""
         steps, batch = order.shape
         places = Share(batch, self._replicas).places()
-        return Feed(held.rows, jax.device_put(order[:, places], self._steps_apart), batch, steps)
+        return Feed(held.rows, spread(order[:, places], self._steps_apart), batch, steps)
 
     def stream(self, rows: Batch) -> Feed:
         """Sends the rows of some steps, `[steps, batch, ...]`, each replica's to it."""
@@ -144,7 +212,7 @@ class MeshRunner:
             framed[:steps] = shared
             return framed
 
-        return Feed(jax.device_put(jax.tree.map(lay, rows), self._steps_apart), None, batch, steps)
+        return Feed(spread(jax.tree.map(lay, rows), self._steps_apart), None, batch, steps)
 
     def new_metrics(self) -> Metrics:
         """Empty accumulators: leaves `[replicas, ...]`, each device's part of a sum."""
@@ -153,12 +221,15 @@ class MeshRunner:
             leaf = np.asarray(leaf)
             return np.stack([leaf, *[np.zeros_like(leaf)] * (self._replicas - 1)])
 
-        return jax.device_put(jax.tree.map(part, self._model.new_metrics()), self._apart)
+        return spread(jax.tree.map(part, self._model.new_metrics()), self._apart)
+
+    def fetch(self, arrays: PyTree) -> PyTree:
+        """A host copy of all of the arrays, of which other processes may hold a part."""
+        return jax.device_get(arrays if self.group.size == 1 else self._to_all(arrays))
 
     def result(self, metrics: Metrics) -> dict[str, float]:
         """The values of the metrics, summed over the replicas in the accumulators' own dtypes."""
-        parts = jax.device_get(metrics)
-        return self._model.result(jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), parts))
+        return self._model.result(jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), metrics))
 
     def train(self, placed: Placed, metrics: Metrics, feed: Feed, start: int, count: int) -> tuple[Placed, Metrics]:
         """Runs `count` training steps in one dispatch."""
@@ -170,17 +241,18 @@ class MeshRunner:
 
     def predict(self, placed: Placed, feed: Feed, index: int) -> PyTree:
         """The outputs of one step."""
-        outputs = self._run("predict", placed, None, feed, index, 1)
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[: feed.batch], outputs)
+        outputs = self.fetch(self._run("predict", placed, None, feed, index, 1))
+        return jax.tree.map(lambda leaf: leaf[: feed.batch], outputs)
 
     def _run(self, name: str, placed: Placed, metrics: Metrics, feed: Feed, start: int, count: int) -> Any:
         step = step_of(name, feed)
         arguments = (placed, metrics, feed.data, feed.order, np.int32(start), np.int32(count))
         if step not in self._programs:
             self._programs[step] = self._build(step, arguments)
+            check_program(self.group, step.name, self._programs[step], arguments)
         results = self._programs[step](*arguments)
         self._dispatched += 1
-        if self._one_at_a_time and self._dispatched % MOST_IN_FLIGHT == 0:
+        if self._is_cpu and self._dispatched % MOST_IN_FLIGHT == 0:
             jax.block_until_ready(results)
         return results
 
@@ -289,8 +361,7 @@ class MeshRunner:
         trees = jax.tree.structure(results)
 
         def one(state: Any, metrics: Any, batch: Batch) -> Any:
-            exchange = Exchange(one_at_a_time=self._one_at_a_time)
-            context = Context(share, exchange, computed_whole=computed_whole)
+            context = Context(share, Exchange(is_flat=self.group.size > 1), computed_whole=computed_whole)
             pieces = split(context, program, whole_in=state, partial_in=metrics, rows_in=batch)
             if step.name == "predict":
                 return jax.tree.unflatten(trees, rows_all(context, pieces))

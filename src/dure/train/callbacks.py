@@ -1,18 +1,4 @@
-"""Callbacks: what a user wants done while training goes on. Public as `dure.callbacks`.
-
-A callback is any object with one or more of these methods; whichever it lacks is not called:
-
-```
-on_start(trainer)                before the first step
-on_step(trainer, step, logs)     after each dispatch (many steps); step counts all updates of the weights
-on_epoch(trainer, epoch, logs)   after each epoch, validation included; epoch counts from 0 over all fits
-on_end(trainer, history)         at the end, also when training ends by Ctrl-C or an error
-```
-
-`logs` maps names to numbers: the metrics over the epoch so far in `on_step`, all of the epoch's in
-`on_epoch`. A callback may call `trainer.stop()`, `trainer.save(path)`, `trainer.state` and
-`trainer.evaluate(...)`.
-"""
+"""The callbacks of Dure's own form; `dure.callbacks` is their public door and says what a callback is."""
 
 from __future__ import annotations
 
@@ -36,6 +22,9 @@ class Subject(Protocol):
     """What a callback may ask of the trainer that calls it."""
 
     state: TrainState
+
+    is_chief: bool
+    """Whether this process writes files: the first of several."""
 
     @property
     def step(self) -> int:
@@ -99,9 +88,9 @@ class Checkpoint:
         self.every_steps = None if every == "epoch" else whole_number("every", every)
         self._keep = None if keep is None else whole_number("keep", keep)
 
-    def on_start(self, _trainer: Subject) -> None:
+    def on_start(self, trainer: Subject) -> None:
         """Removes what an earlier run that was killed left half written."""
-        if self.path.is_dir():
+        if trainer.is_chief and self.path.is_dir():
             checkpoint.sweep(self.path)
 
     def on_step(self, trainer: Subject, step: int, _logs: dict[str, float]) -> None:
@@ -116,7 +105,7 @@ class Checkpoint:
 
     def _save(self, trainer: Subject) -> None:
         trainer.save(checkpoint.step_path(self.path, trainer.step))
-        if self._keep is not None:
+        if trainer.is_chief and self._keep is not None:
             checkpoint.prune(self.path, self._keep)
 
 
@@ -209,8 +198,10 @@ class CSVLog:
         self._append = append
         self._names: list[str] = []
 
-    def on_start(self, _trainer: Subject) -> None:
+    def on_start(self, trainer: Subject) -> None:
         """Makes the file, or reads the names in it."""
+        if not trainer.is_chief:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._names = []
         if self._append and self.path.exists():
@@ -221,6 +212,8 @@ class CSVLog:
 
     def on_epoch(self, trainer: Subject, epoch: int, logs: dict[str, float]) -> None:
         """Adds the epoch's line; it is on disk before training goes on."""
+        if not trainer.is_chief:
+            return
         row = {"epoch": epoch, "step": trainer.step, **logs}
         with self.path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
@@ -259,9 +252,9 @@ class TensorBoard:
         self._writer: Any = None
         self._last: tuple[int, float] | None = None
 
-    def on_start(self, _trainer: Subject) -> None:
+    def on_start(self, trainer: Subject) -> None:
         """Opens the file of events."""
-        self._writer = self._open(str(self.path))
+        self._writer = self._open(str(self.path)) if trainer.is_chief else None
         self._last = None
 
     def on_step(self, _trainer: Subject, step: int, logs: dict[str, float]) -> None:
@@ -280,7 +273,8 @@ class TensorBoard:
             for name, value in logs.items()
         }
         self._write(epoch, named)
-        self._writer.flush()
+        if self._writer is not None:
+            self._writer.flush()
 
     def on_end(self, _trainer: Subject, _history: History) -> None:
         """Closes the file."""
@@ -289,5 +283,7 @@ class TensorBoard:
             self._writer = None
 
     def _write(self, step: int, values: dict[str, float]) -> None:
+        if self._writer is None:
+            return
         parts = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._writer.add_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=parts)))

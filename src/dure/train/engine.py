@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import NamedTuple, final
 
 import jax
 import numpy as np
 
-from dure.errors import DureError, SpecError
+from dure.launch.board import Phase
 from dure.models.pure import Batch, Outline, PureModel, PyTree
 from dure.strategy.base import Feed, Metrics, Runner
+from dure.train.agree import Agreement
 from dure.train.epochs import Position
-from dure.train.feeds import Source
+from dure.train.feeds import Chunk, Source
 from dure.train.live import LiveState
 from dure.train.pace import Pace
 
@@ -85,7 +86,8 @@ class Engine:
     def train(
         self,
         source: Source,
-        after: Callable[[Dispatch], bool],
+        after: Callable[[Dispatch], None],
+        agreement: Agreement,
         *,
         fixed: int | None = None,
         most: Callable[[], int] | None = None,
@@ -94,7 +96,8 @@ class Engine:
 
         Args:
             source: of the steps.
-            after: called after each dispatch; False ends the epoch there.
+            after: called after each dispatch.
+            agreement: says before each dispatch how many steps it has, and where to end the epoch.
             fixed: steps of a dispatch, when the user has a wish.
             most: how many steps the next dispatch may have; then `after` finds the state as that dispatch
                 left it. Without it the next dispatch runs while `after` reads the numbers of the last one.
@@ -105,17 +108,23 @@ class Engine:
         metrics = self.runner.new_metrics()
         reports = _Reports(self.runner, after)
         with contextlib.closing(source.chunks(self.position)) as chunks:
-            for feed, start, steps, kind in chunks:
+            for feed, start, steps, kind in self._watched(chunks):
                 pace = self._pace(("train", kind), fixed)
                 done = 0
-                while done < steps and not reports.stopped:
+                while done < steps:
                     count = pace.next(steps - done)
-                    count = count if most is None else min(count, most())
+                    self._enter(Phase.COLLECTIVE)
+                    count = agreement.next(count if most is None else min(count, most()))
+                    if not count:
+                        break
                     compiled = self._is_cold("train", kind)
+                    self._enter(Phase.COMPILE if compiled else Phase.COLLECTIVE)
                     began = time.perf_counter()
                     metrics = self._dispatch(metrics, feed, start + done, count)
                     self.position = self.position.advanced(count, source.plan)
+                    self._enter(Phase.USER)
                     reports.flush()
+                    self._enter(Phase.COMPILE if compiled else Phase.COLLECTIVE)
                     found = self._wait(metrics)
                     ended = time.perf_counter()
                     if not compiled:
@@ -123,10 +132,16 @@ class Engine:
                     done += count
                     reports.add(found, Dispatch(count, {}, compiled, ended))
                     if most is not None:
+                        self._enter(Phase.USER)
                         reports.flush()
-                if reports.stopped:
+                if agreement.reason:
                     break
+        self._enter(Phase.USER)
         reports.flush()
+        self._enter(Phase.COLLECTIVE)
+        # Ctrl-C ends a wait for data too: then there was no dispatch to decide before.
+        agreement.next(1)
+        self._enter(Phase.USER)
         return reports.logs
 
     def _dispatch(self, metrics: Metrics, feed: Feed, start: int, count: int) -> Metrics:
@@ -139,48 +154,75 @@ class Engine:
     def _wait(self, metrics: Metrics) -> Metrics:
         """Waits for a dispatch, and copies its metrics to the host: the next dispatch will use them up."""
         with self.state.checked():
-            return jax.device_get(metrics)
+            return self.runner.fetch(metrics)
 
-    def measure(self, source: Source, after: Callable[[Dispatch], bool] = lambda _: True) -> dict[str, float] | None:
+    def _watched(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """The chunks; while one is awaited, who watches is told so."""
+        while True:
+            self._enter(Phase.DATA)
+            chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    def _enter(self, phase: Phase) -> None:
+        self.runner.watch.enter(phase, self.state.step)
+
+    def measure(
+        self, source: Source, agreement: Agreement, after: Callable[[Dispatch], None] = lambda _: None
+    ) -> dict[str, float] | None:
         """Evaluates every step of a source.
 
         Args:
             source: of the steps.
-            after: called after each dispatch; False gives up.
+            agreement: says before each dispatch how many steps it has; Ctrl-C gives up.
+            after: called after each dispatch.
 
         Returns:
             The metrics, or None when it was given up.
         """
+        self._enter(Phase.COLLECTIVE)
         placed = self.state.sync()
         metrics = self.runner.new_metrics()
         with contextlib.closing(source.chunks(Position())) as chunks:
-            for feed, start, steps, kind in chunks:
+            for feed, start, steps, kind in self._watched(chunks):
                 pace = self._pace(("measure", kind), None)
                 done = 0
                 while done < steps:
-                    count = pace.next(steps - done)
+                    self._enter(Phase.COLLECTIVE)
+                    count = agreement.next(pace.next(steps - done), through_stop=True)
+                    if not count:
+                        return None
                     compiled = self._is_cold("measure", kind)
+                    self._enter(Phase.COMPILE if compiled else Phase.COLLECTIVE)
                     began = time.perf_counter()
                     metrics = self.runner.measure(placed, metrics, feed, start + done, count)
                     jax.block_until_ready(metrics)
                     if not compiled:
                         pace.record(count, time.perf_counter() - began)
                     done += count
-                    if not after(Dispatch(count, {}, compiled, time.perf_counter())):
-                        return None
-        return self.runner.result(metrics)
+                    self._enter(Phase.USER)
+                    after(Dispatch(count, {}, compiled, time.perf_counter()))
+        self._enter(Phase.COLLECTIVE)
+        if not agreement.next(1, through_stop=True):
+            return None
+        found = self.runner.result(self.runner.fetch(metrics))
+        self._enter(Phase.USER)
+        return found
 
     def predict(self, source: Source) -> PyTree:
         """The outputs for every row of a source, in order, on the host."""
         placed = self.state.sync()
         parts: list[PyTree] = []
         with contextlib.closing(source.chunks(Position())) as chunks:
-            for feed, start, steps, _ in chunks:
+            for feed, start, steps, _ in self._watched(chunks):
+                self._enter(Phase.COLLECTIVE)
                 parts += [self.runner.predict(placed, feed, index) for index in range(start, start + steps)]
+        self._enter(Phase.USER)
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
     def check_predict(self, x: PyTree) -> None:
-        """Traces the outputs for inputs of a kind that the model was not prepared for with targets.
+        """Builds and checks the model for inputs of a kind that it was not prepared for with targets.
 
         Raises:
             SpecError: the model does not take them.
@@ -188,18 +230,10 @@ class Engine:
         kind = _kind(x)
         if kind in self._predicted:
             return
-        state = self.state.gather()
-        try:
-            jax.eval_shape(self._model.predict, state, x)
-        except DureError:
-            raise
-        except Exception as error:
-            shown = ", ".join(f"{leaf.dtype} {list(leaf.shape)}" for leaf in jax.tree.leaves(x))
-            raise SpecError(
-                f"the model cannot take x: {shown}. It raised {type(error).__name__}: {error}. Give data of "
-                f"the shape that the model takes."
-            ) from error
+        self._model.prepare(Batch(x), predicting=True)
         self._predicted.add(kind)
+        # A model that is built from data has its weights only now.
+        self.state.forget(only_fresh=True)
 
     def _pace(self, kind: Hashable, fixed: int | None) -> Pace:
         if fixed is not None:
@@ -224,12 +258,11 @@ class _Reports:
         after: is told.
     """
 
-    def __init__(self, runner: Runner, after: Callable[[Dispatch], bool]) -> None:
+    def __init__(self, runner: Runner, after: Callable[[Dispatch], None]) -> None:
         self._runner = runner
         self._after = after
         self._waiting: tuple[Metrics, Dispatch] | None = None
         self.logs: dict[str, float] = {}
-        self.stopped = False
 
     def add(self, metrics: Metrics, dispatch: Dispatch) -> None:
         """Notes a dispatch and its metrics, on the host."""
@@ -240,7 +273,7 @@ class _Reports:
         if self._waiting is not None:
             (metrics, dispatch), self._waiting = self._waiting, None
             self.logs = self._runner.result(metrics)
-            self.stopped = not self._after(dispatch._replace(logs=self.logs)) or self.stopped
+            self._after(dispatch._replace(logs=self.logs))
 
 
 def _kind(tree: PyTree) -> Hashable:

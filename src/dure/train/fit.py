@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import final
 
+from dure.train.agree import Agreement, Reason
 from dure.train.engine import Dispatch, Engine
 from dure.train.feeds import Source
 from dure.train.history import History, Point
@@ -53,6 +54,7 @@ class Fit:
         self._hooks = hooks
         self._reporter = reporter
         self._interrupts = interrupts
+        self._agreement = Agreement(engine.runner.group, self._wish)
         self._history = History()
         self._step = 0
 
@@ -64,12 +66,12 @@ class Fit:
         try:
             self._hooks.start()
             self._epochs()
-            if self._history.steps and not self._interrupts.requested:
+            if self._history.steps and not self._is_interrupted:
                 self._engine.state.finish()
             failed = False
         finally:
             self._reporter.close()
-            self._history.interrupted = self._interrupts.requested
+            self._history.interrupted = self._is_interrupted
             self._history.seconds = time.perf_counter() - self._job.began
             self._end(failed=failed)
         return self._history
@@ -87,16 +89,20 @@ class Fit:
         first = engine.position.epoch
         # An epoch that was left in its middle is ended first, and does not count.
         last = first + self._job.epochs + (engine.position.step > 0)
-        while engine.position.epoch < last and not self._is_stopped:
+        while engine.position.epoch < last and self._agreement.next(1):
             title = f"epoch {engine.position.epoch - first + 1}/{last - first}"
             if not self._epoch(title):
                 break
-        if self._interrupts.requested:
+        if self._is_interrupted:
             self._reporter.say(f"interrupted after step {self._step:,}; the weights so far are kept")
 
+    def _wish(self) -> Reason:
+        """Why this process would stop now."""
+        return "interrupt" if self._interrupts.requested else "stop" if self._engine.stop_requested else ""
+
     @property
-    def _is_stopped(self) -> bool:
-        return self._interrupts.requested or self._engine.stop_requested
+    def _is_interrupted(self) -> bool:
+        return self._agreement.reason == "interrupt"
 
     def _epoch(self, title: str) -> bool:
         """Trains and validates one epoch; says whether it came to its end."""
@@ -108,11 +114,12 @@ class Fit:
         logs = engine.train(
             source,
             self._after,
+            self._agreement,
             fixed=self._job.steps_per_execution,
             most=(lambda: hooks.most(self._step)) if hooks.want_steps else None,
         )
         seconds = time.perf_counter() - began
-        if self._is_stopped and (source.steps is None or engine.position.step < source.steps):
+        if self._agreement.reason and (source.steps is None or engine.position.step < source.steps):
             self._history.add_epoch(epoch, logs, seconds)
             return False
         engine.position = engine.position.finished()
@@ -124,8 +131,8 @@ class Fit:
         self._history.add_epoch(epoch, logs, seconds)
         return True
 
-    def _after(self, dispatch: Dispatch) -> bool:
-        """Notes a dispatch; says whether to go on with the epoch."""
+    def _after(self, dispatch: Dispatch) -> None:
+        """Notes a dispatch."""
         now = dispatch.ended
         self._step += dispatch.steps
         point = Point(self._step, now - self._job.began, dispatch.logs["loss"])
@@ -133,12 +140,11 @@ class Fit:
         self._last = now
         self._reporter.advance(dispatch.steps, dispatch.logs)
         self._hooks.step(self._step, dispatch.logs)
-        return not self._is_stopped
 
     def _validate(self, source: Source) -> dict[str, float]:
         self._hooks.validate(None)
         # An epoch that is trained counts as done; only Ctrl-C ends its validation early.
-        found = self._engine.measure(source, lambda _: not self._interrupts.requested)
+        found = self._engine.measure(source, self._agreement)
         logs = {} if found is None else {f"val_{name}": value for name, value in found.items()}
         self._hooks.validate(logs)
         return logs

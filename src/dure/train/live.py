@@ -53,7 +53,7 @@ class LiveState:
             )
         if self._placed is None:
             state = self._model.init(self._seed)
-            self._placed, self.step = self._runner.place(state), int(np.asarray(state.step))
+            self._placed, self.step = self._runner.place(state, from_chief=True), int(np.asarray(state.step))
         return self._placed
 
     def take(self, placed: Placed, steps: int) -> None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 from typing import final
 
-__all__ = ["TARGET_S", "Pace"]
+__all__ = ["MOST_S", "TARGET_S", "Pace"]
 
 TARGET_S = 0.1
 """How long a dispatch should take: long enough that starting it costs nothing, short enough for Ctrl-C."""
+
+MOST_S = 1.0
+"""How long a dispatch may take where starting it costs much: Ctrl-C waits as long."""
+
+_SHARE = 20
+"""A dispatch's own cost is to be at most one part in so many of it."""
 
 _GROWTH = 10
 _SHRINK = 4
@@ -21,6 +27,10 @@ class Pace:
 
     It starts with one step, because the first one also compiles and may be slow, and grows by at most ten
     times at once, because the time of a short dispatch says little about a long one.
+
+    What a dispatch costs by itself follows from two numbers of steps. It is microseconds, but for large networks: XLA's
+    CPU back end takes fresh memory for the gradients at each one, and the system has to give it page by page. Where it
+    is more than a twentieth of a dispatch, dispatches become longer, up to `MOST_S`.
 
     Args:
         fixed: always this many steps, as `steps_per_execution` asks.
@@ -42,6 +52,7 @@ class Pace:
         self._fixed = fixed
         self._target_s = target_s
         self._count = fixed or 1
+        self._fastest: dict[int, float] = {}
 
     def next(self, remaining: int) -> int:
         """Returns the steps of the next dispatch.
@@ -66,7 +77,12 @@ class Pace:
         """
         if self._fixed is not None:
             return
-        wanted = count * self._target_s / max(seconds, 1e-9)
+        self._learn(count, seconds)
+        wanted = count * self._target() / max(seconds, 1e-9)
+        if len(self._fastest) == 1 and wanted < 2 * count and 2 * seconds <= MOST_S:
+            # Long steps go one by one: only a longer dispatch tells what each costs by itself.
+            self._count = count * min(_SHRINK, int(MOST_S / seconds))
+            return
         if wanted < self._count:
             if count * 2 < self._count:
                 return  # the rest of an epoch: most of its time was the dispatch itself
@@ -74,3 +90,17 @@ class Pace:
             wanted = math.sqrt(wanted * self._count)
         low, high = max(1, -(-self._count // _SHRINK)), self._count * _GROWTH
         self._count = min(int(min(max(wanted, low), high)), _MOST)
+
+    def _learn(self, count: int, seconds: float) -> None:
+        """Keeps the fastest dispatch of a number of steps, for the fewest steps and the most."""
+        self._fastest[count] = min(seconds, self._fastest.get(count, math.inf))
+        few, many = min(self._fastest), max(self._fastest)
+        self._fastest = {number: self._fastest[number] for number in (few, many)}
+
+    def _target(self) -> float:
+        """Seconds that a dispatch should take, after what a dispatch costs by itself."""
+        (few, fast), (many, slow) = min(self._fastest.items()), max(self._fastest.items())
+        if few == many:
+            return self._target_s
+        cost = fast - few * max(0.0, slow - fast) / (many - few)
+        return max(self._target_s, min(_SHARE * cost, MOST_S))

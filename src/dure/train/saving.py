@@ -21,7 +21,7 @@ __all__ = ["restore", "save"]
 
 
 def save(engine: Engine, path: str | os.PathLike[str], *, strategy: str) -> None:
-    """Writes the engine's state and position; the same under every strategy.
+    """Writes the engine's state and position; the same under every strategy. Of several processes the chief writes.
 
     Args:
         engine: whose state.
@@ -34,7 +34,18 @@ def save(engine: Engine, path: str | os.PathLike[str], *, strategy: str) -> None
         "strategy": strategy,
         "versions": {name: metadata.version(name) for name in ("dure", "jax", "numpy")},
     }
-    checkpoint.save(path, dict(_named(engine.state.gather())), about)
+    group = engine.runner.group
+    state = engine.state.gather()
+    failure: CheckpointError | None = None
+    if group.rank == 0:
+        try:
+            checkpoint.save(path, dict(_named(state)), about)
+        except CheckpointError as error:
+            failure = error
+    # Nobody goes on before it is on the disk, and all of them hear of it if it is not.
+    told = group.lead("save", failure and failure.message)
+    if told:
+        raise failure or CheckpointError(told)
 
 
 def restore(engine: Engine, path: str | os.PathLike[str]) -> Path:

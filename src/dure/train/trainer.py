@@ -17,6 +17,7 @@ from dure.models import adapt
 from dure.models.pure import PyTree, TrainState
 from dure.strategy.base import Strategy
 from dure.train import saving
+from dure.train.agree import Agreement
 from dure.train.arrange import Cut, Desk, Given, read, read_pair
 from dure.train.engine import Dispatch, Engine
 from dure.train.epochs import Position
@@ -67,6 +68,8 @@ class Trainer:
         self._user_model = model
         self._model = adapt.pure(model)
         self._strategy = strategy
+        self.is_chief = strategy.is_chief
+        """Whether this process, the first of its strategy, reports and writes files."""
         self._engine = Engine(self._model, strategy.open(self._model), whole_number("seed", seed, least=0))
         self._resident_bytes = (
             self._engine.runner.resident_bytes
@@ -201,11 +204,10 @@ class Trainer:
             self._engine.state.refresh()
             shown.begin("evaluation", source.steps, 0)
 
-            def tell(dispatch: Dispatch) -> bool:
+            def tell(dispatch: Dispatch) -> None:
                 shown.advance(dispatch.steps, {})
-                return True
 
-            results = self._engine.measure(source, tell)
+            results = self._engine.measure(source, Agreement(self._engine.runner.group), tell)
             assert results is not None  # nothing gives up
             shown.end(results)
         return results
@@ -278,8 +280,7 @@ class Trainer:
             CheckpointError: the path holds something else, or the disk refuses.
         """
         self._check_open()
-        if self._strategy.is_chief:
-            saving.save(self._engine, path, strategy=repr(self._strategy))
+        saving.save(self._engine, path, strategy=repr(self._strategy))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Goes back to a checkpoint, whichever strategy and number of devices it was made under.

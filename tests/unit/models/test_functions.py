@@ -86,6 +86,29 @@ class TestTraining:
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
         assert (int(state.step), np.asarray(state.key).tolist()) == (4, np.asarray(key).tolist())
 
+    @pytest.mark.parametrize("weight", [None, WEIGHT])
+    def test_float64_is_kept_to_the_gradients(self, weight: Any) -> None:
+        x, y = RNG.normal(size=(37, 5)), RNG.normal(size=37)
+
+        def squares(outputs: Any, targets: Any) -> Any:
+            return (outputs - targets) ** 2
+
+        with jax.enable_x64(True):
+            model = pure(
+                Model(
+                    init=lambda key: {"w": jnp.zeros(5, jnp.float64)},
+                    apply=lambda params, x, *, key, training: x @ params["w"],
+                    loss=squares,
+                    optimizer=optax.sgd(0.1),
+                )
+            )
+            metrics = model.new_metrics()
+            grads, _, metrics = model.gradients(model.init(0), metrics, Batch(x, y, weight))
+            assert metrics["sums"]["loss"].high.dtype == np.float32
+            found = np.asarray(grads["w"])
+        expected = -2 * (y * (1 if weight is None else weight)) @ x / 37
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+
     def test_the_same_seed_gives_the_same_bits_and_another_one_others(self) -> None:
         model = pure(make())
         runs = [train(model, model.reseed(model.init(0), seed), DATA, size=37)[0] for seed in (1, 1, 2)]

@@ -61,7 +61,7 @@ def spread(
 
     def replica(whole: PyTree, sums: PyTree, mine: PyTree) -> list[Any]:
         sums, mine = (jax.tree.map(lambda leaf: leaf[0], tree) for tree in (sums, mine))
-        context = Context(share, Exchange(one_at_a_time=True))
+        context = Context(share, Exchange())
         pieces = split(context, program, whole_in=whole, partial_in=sums, rows_in=mine)
         layouts[:] = [piece.layout for piece in pieces]
         values = [piece.value()[None] for piece in pieces]

@@ -78,6 +78,18 @@ def test_a_model_that_is_built_from_data(single, data, tmp_path):
         assert a.tobytes() == b.tobytes()
 
 
+def test_a_model_that_is_built_from_inputs_alone(single, data):
+    model, keras_own = make_model(inputs=False), make_model(inputs=False)
+    trainer = Trainer(model, single)
+    wanted = keras_own.predict(data[0], verbose=0)
+    np.testing.assert_allclose(trainer.predict(data[0]), wanted, rtol=1e-5, atol=1e-6)
+    assert np.isfinite(trainer.fit(*data, batch_size=8, verbose=0)["loss"]).all()
+    np.testing.assert_allclose(trainer.predict(data[0]), model.predict(data[0], verbose=0), rtol=1e-5, atol=1e-6)
+    # Built for the first kind of inputs, it is not rebuilt for another.
+    with pytest.raises(SpecError, match=r"cannot take x: float32\[37, 3\]"):
+        trainer.predict(data[0][:, :3], batch_size=37)
+
+
 def test_outputs_before_any_training(trainer, model, data):
     np.testing.assert_allclose(trainer.predict(data[0]), model.predict(data[0], verbose=0), rtol=1e-5, atol=1e-6)
     trainer.fit(*data, batch_size=8, verbose=0)

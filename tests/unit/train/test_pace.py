@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dure.train.pace import TARGET_S, Pace
+from dure.train.pace import MOST_S, TARGET_S, Pace
 
 
 def run(pace: Pace, total: int, seconds_a_step: float, overhead_s: float = 0.0003) -> list[int]:
@@ -27,7 +27,15 @@ def test_it_starts_with_one_step_and_reaches_the_target_in_a_few_dispatches():
 
 
 def test_steps_longer_than_the_target_go_one_by_one():
-    assert run(Pace(), 5, 0.5) == [1] * 5
+    assert run(Pace(), 5, 0.6) == [1] * 5
+    assert run(Pace(), 60, 0.2)[-20:] == [1] * 20
+
+
+def test_dispatches_that_cost_much_by_themselves_become_longer():
+    counts = run(Pace(), 200, 0.1, overhead_s=0.05)
+    late = counts[5:-1]
+    assert all(0.8 * MOST_S <= count * 0.1 + 0.05 <= MOST_S for count in late)
+    assert run(Pace(), 200, 0.02, overhead_s=0.02)[-3] * 0.02 > 3 * TARGET_S
 
 
 def test_a_fixed_number_is_obeyed():
