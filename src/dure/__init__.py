@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dure import data as data
     from dure import errors as errors
     from dure.advise.compare import compare as compare
+    from dure.cluster.spec import ClusterSpec as ClusterSpec
     from dure.devices.configuration import configure as configure
     from dure.devices.inventory import Device as Device
     from dure.devices.inventory import devices as devices
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
     from dure.strategy.env import strategy_from_env as strategy_from_env
     from dure.strategy.mirrored import Mirrored as Mirrored
     from dure.strategy.mirrored import SingleDevice as SingleDevice
+    from dure.strategy.multi_worker import MultiWorkerMirrored as MultiWorkerMirrored
     from dure.train.history import History as History
     from dure.train.trainer import Trainer as Trainer
 
 __all__ = [
+    "ClusterSpec",
     "Device",
     "History",
     "Mirrored",
     "Model",
+    "MultiWorkerMirrored",
     "SingleDevice",
     "Trainer",
     "__version__",
@@ -49,10 +53,12 @@ __version__ = "0.1.0"
 # which can be called: importing any of its modules sets `dure.devices` to it whatever this table says, so it
 # has to be both.
 _WHERE: dict[str, tuple[str, str | None]] = {
+    "ClusterSpec": ("dure.cluster.spec", "ClusterSpec"),
     "Device": ("dure.devices.inventory", "Device"),
     "History": ("dure.train.history", "History"),
     "Mirrored": ("dure.strategy.mirrored", "Mirrored"),
     "Model": ("dure.models.model", "Model"),
+    "MultiWorkerMirrored": ("dure.strategy.multi_worker", "MultiWorkerMirrored"),
     "SingleDevice": ("dure.strategy.mirrored", "SingleDevice"),
     "Trainer": ("dure.train.trainer", "Trainer"),
     "callbacks": ("dure.callbacks", None),

@@ -22,6 +22,7 @@ __all__ = [
     "backend_errors",
     "backends_are_open",
     "bind",
+    "bodies",
     "closed",
     "cpu_device_setting",
     "forget",
@@ -151,6 +152,19 @@ def closed(program: Any) -> ClosedJaxpr:
 
     is_closed = isinstance(program, jax.extend.core.ClosedJaxpr)
     return program if is_closed else jax.extend.core.ClosedJaxpr(program, ())
+
+
+def bodies(params: Mapping[str, Any]) -> list[ClosedJaxpr]:
+    """Returns the programs that an equation holds. Stands for `jax._src.core.jaxprs_in_params`.
+
+    Args:
+        params: the equation's parameters.
+    """
+    import jax.extend.core
+
+    kinds = (jax.extend.core.Jaxpr, jax.extend.core.ClosedJaxpr)
+    parts = [part for param in params.values() for part in (param if isinstance(param, tuple | list) else (param,))]
+    return [closed(part) for part in parts if isinstance(part, kinds)]
 
 
 def memory_limit_bytes(device: jax.Device) -> int | None:

@@ -14,10 +14,12 @@ import project
 
 # What the design lists for what is built so far, and the modules that it names.
 PUBLIC = [
+    "ClusterSpec",
     "Device",
     "History",
     "Mirrored",
     "Model",
+    "MultiWorkerMirrored",
     "SingleDevice",
     "Trainer",
     "__version__",

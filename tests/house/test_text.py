@@ -62,7 +62,7 @@ def test_the_constraints_name_a_version_for_every_dependency() -> None:
     lines = (project.ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     extras = table["optional-dependencies"]
-    needs = [*table["dependencies"], *extras["keras"], *extras["data"], *extras["dev"]]
+    needs = [*table["dependencies"], *extras["keras"], *extras["data"], *extras["tensorboard"], *extras["dev"]]
     for need in map(Requirement, needs):
         if need.name != "dure":
             assert need.specifier.contains(pins[canonicalize_name(need.name)]), need

@@ -120,6 +120,7 @@ class Counted:
 
     def __init__(self, model: PureModel) -> None:
         self._model = model
+        self.unmerged = model.unmerged
         for name in ("prepare", "init", "reseed", "update", "absorb", "refresh", "finish"):
             setattr(self, name, getattr(model, name))
 

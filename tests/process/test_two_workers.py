@@ -18,14 +18,14 @@ from dure.devices import configuration
 PROGRAM = Path(__file__).with_name("two_workers.py")
 
 
-def started(arguments, workers=2):
-    """What each process printed; they end with the test whatever happens."""
+def processes(arguments, workers=2):
+    """How each process ended: code, output, errors; they end with the test whatever happens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     cluster = json.dumps({"worker": [f"127.0.0.1:{port}", *(f"127.0.0.1:{n + 1}" for n in range(1, workers))]})
     base = configuration.child_environment(configuration.Settings(cpu_devices=1, intra_op_threads=1), os.environ)
-    processes = [
+    started = [
         subprocess.Popen(
             [sys.executable, str(PROGRAM), *arguments],
             env={**base, "DURE_CLUSTER": cluster, "DURE_TASK": f"worker:{rank}"},
@@ -36,23 +36,29 @@ def started(arguments, workers=2):
         for rank in range(workers)
     ]
     try:
-        ended = [process.communicate(timeout=50) for process in processes]
+        ended = [process.communicate(timeout=50) for process in started]
     finally:
-        for process in processes:
+        for process in started:
             process.kill()
             process.wait()
-    for process, (_, errors) in zip(processes, ended, strict=True):
-        assert process.returncode == 0, errors
-    return [json.loads(out.splitlines()[-1]) for out, _ in ended]
+    return [(process.returncode, *texts) for process, texts in zip(started, ended, strict=True)]
 
 
-@pytest.mark.parametrize("how", ["held", "streamed"])
+def results(arguments):
+    """What each process printed."""
+    ended = processes(arguments)
+    for code, _, errors in ended:
+        assert code == 0, errors
+    return [json.loads(out.splitlines()[-1]) for _, out, _ in ended]
+
+
+@pytest.mark.parametrize("how", ["held", "streamed", "batches"])
 def test_two_processes_give_the_numbers_of_one_device(tmp_path, how):
-    found = started([str(tmp_path / "two"), how])
+    found = results([str(tmp_path / "two"), how])
     spec = importlib.util.spec_from_file_location("two_workers", PROGRAM)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
-    expected = program.train(dure.SingleDevice(), tmp_path / "one")
+    expected = program.train(dure.SingleDevice(), tmp_path / "one", how)
     assert [one["chief"] for one in found] == [True, False]
     assert [one["replicas"] for one in found] == [2, 2]
     for one in found:
@@ -63,3 +69,16 @@ def test_two_processes_give_the_numbers_of_one_device(tmp_path, how):
     assert found[0]["params"] == found[1]["params"]
     # The chief alone wrote the checkpoint, and one device goes on from it.
     assert sorted(part.name for part in tmp_path.iterdir()) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("one has other rows", "SpecError: fit: worker:1 has x = float32 [37, 5], whose rows sum to"),
+        ("one has fewer batches", "DataError: worker:1 has 3 steps of"),
+    ],
+)
+def test_processes_with_other_data_are_refused_and_named(tmp_path, how, words):
+    for code, _, errors in processes([str(tmp_path / "two"), how]):
+        assert code != 0
+        assert words in errors

@@ -30,7 +30,7 @@ def data(rows=37):
     return rng.normal(size=(rows, 5)).astype(np.float32), rng.integers(0, 3, rows).astype(np.int32)
 
 
-def train(strategy, path, resident_bytes=None):
+def train(strategy, path, how="held"):
     model = dure.Model(
         init=init,
         apply=apply,
@@ -39,8 +39,15 @@ def train(strategy, path, resident_bytes=None):
         metrics={"accuracy": "accuracy"},
     )
     x, y = data()
-    with strategy, dure.Trainer(model, strategy, seed=3, resident_bytes=resident_bytes) as trainer:
-        history = trainer.fit(x, y, epochs=3, batch_size=8, validation_data=(x[:9], y[:9]), verbose=0)
+    shuffled = how != "batches"
+    with strategy, dure.Trainer(model, strategy, seed=3, resident_bytes=0 if how == "streamed" else None) as trainer:
+        given = (x, y) if shuffled else ([(x[n : n + 8], y[n : n + 8]) for n in range(0, len(x), 8)],)
+        if how == "one has other rows" and not strategy.is_chief:
+            given = (x[::-1].copy(), y)
+        if how == "one has fewer batches":
+            batches = [(x[n : n + 8], y[n : n + 8]) for n in range(0, 32, 8)]
+            given = (batches if strategy.is_chief else batches[:-1],)
+        history = trainer.fit(*given, epochs=3, batch_size=8, validation_data=(x[:9], y[:9]), verbose=0)
         trainer.save(path)
         outputs = trainer.predict(x, batch_size=8)
         params = jax.tree.map(lambda leaf: leaf.tolist(), trainer.params)
@@ -48,5 +55,5 @@ def train(strategy, path, resident_bytes=None):
 
 
 if __name__ == "__main__":
-    found = train(strategy, sys.argv[1], 0 if sys.argv[2] == "streamed" else None)
+    found = train(strategy, sys.argv[1], sys.argv[2])
     print(json.dumps({**found, "chief": strategy.is_chief, "replicas": strategy.num_replicas}))

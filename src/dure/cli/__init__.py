@@ -23,6 +23,7 @@ __all__ = ["COMMANDS", "load", "main"]
 COMMANDS = {
     "compare": "Train one model under several strategies; say what pays, and why.",
     "devices": "List the devices of this machine, and what is missing to use one.",
+    "run": "Run a script as several workers; name who is stuck or dead, and end all.",
 }
 
 # The exit codes of a shell: 2 for a request that cannot be met, 128 + the number of the signal (SIGINT is 2).
@@ -66,7 +67,8 @@ def load(name: str) -> Any:
         name: one of `COMMANDS`.
     """
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name)(getattr(importlib.import_module(f"dure.cli.{name}"), name))
+    module = importlib.import_module(f"dure.cli.{name}")
+    single.command(name, context_settings=getattr(module, "CONTEXT", None))(getattr(module, name))
     return typer.main.get_command(single)
 
 

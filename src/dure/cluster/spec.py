@@ -73,11 +73,11 @@ class Task:
         return cls(match["job"], int(match["index"]))
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Task:
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Task:
         """Returns which task this process was started as.
 
         Args:
-            environ: the environment: what `ClusterSpec.from_env` reads.
+            environ: variables as `ClusterSpec.from_env` reads them; None takes this process's.
 
         Raises:
             SpecError: nothing there says so, or what it says cannot be.
@@ -86,7 +86,7 @@ class Task:
             >>> Task.from_env({"DURE_CLUSTER": '{"worker": ["a:1", "b:1"]}', "DURE_TASK": "worker:1"})
             Task(job='worker', index=1)
         """
-        return told(environ).task
+        return told(os.environ if environ is None else environ).task
 
     def __str__(self) -> str:
         return f"{self.job}:{self.index}"
@@ -155,14 +155,14 @@ class ClusterSpec:
         return cls(_with_numbers(read_json(text, "the text of a cluster")))
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> ClusterSpec:
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> ClusterSpec:
         """Returns the cluster that this process was started in.
 
         `DURE_CLUSTER` (with `DURE_TASK`) says so, else `TF_CONFIG`, else Slurm's variables of a step that `srun`
         started. A chief of `TF_CONFIG` is worker 0, and its workers follow.
 
         Args:
-            environ: the environment.
+            environ: variables; None takes this process's.
 
         Raises:
             SpecError: nothing there says so, or what it says cannot be.
@@ -171,7 +171,7 @@ class ClusterSpec:
             >>> ClusterSpec.from_env({"DURE_CLUSTER": '{"worker": ["a:1"]}', "DURE_TASK": "worker:0"}).jobs
             ('worker',)
         """
-        return told(environ).spec
+        return told(os.environ if environ is None else environ).spec
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> ClusterSpec:
@@ -239,6 +239,10 @@ class ClusterSpec:
 
     def address(self, job: str, index: int) -> str:
         """Where a task listens, `host:port`.
+
+        Args:
+            job: name of the job.
+            index: number of the task in it, from 0.
 
         Raises:
             SpecError: there is no such task.

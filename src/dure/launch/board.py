@@ -166,13 +166,13 @@ class Board:
         return Record(pid, _PHASES[number], step, changes, since_s)
 
 
-def here(environ: Mapping[str, str] = os.environ) -> Board | None:
+def here(environ: Mapping[str, str] | None = None) -> Board | None:
     """Returns this process's board; None when it was not started by `dure run`.
 
     A process that a worker starts inherits its variables and is no worker: it has none.
 
     Args:
-        environ: the environment; `DURE_BOARD` is read.
+        environ: variables, of which `DURE_BOARD` is read; None takes this process's.
 
     Raises:
         SpecError: `DURE_BOARD` names no board.
@@ -181,7 +181,7 @@ def here(environ: Mapping[str, str] = os.environ) -> Board | None:
         >>> here({}) is None
         True
     """
-    path = environ.get(VARIABLE)
+    path = (os.environ if environ is None else environ).get(VARIABLE)
     if not path:
         return None
     try:

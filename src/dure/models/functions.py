@@ -30,6 +30,8 @@ class Functions:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        self.unmerged: tuple[str, ...] = ()
+        """No metric: all are sums over the examples."""
         self._metrics: dict[str, Metric] = {
             name: named(metric) if isinstance(metric, str) else metric for name, metric in model.metrics.items()
         }
@@ -50,7 +52,13 @@ class Functions:
 
     def init(self, seed: int) -> TrainState:
         """A fresh state; the same seed gives the same numbers."""
-        state: TrainState = jax.tree.map(np.array, self._start(seed_key(seed)))
+        key = seed_key(seed)
+        try:
+            # As one program: what random numbers are made of, operation by operation, would be the peak of memory.
+            made = jax.jit(self._start)(key)
+        except TypeError:
+            made = self._start(key)  # it cannot be traced
+        state: TrainState = jax.tree.map(np.asarray, made)
         return state
 
     def reseed(self, state: TrainState, seed: int) -> TrainState:

@@ -19,6 +19,7 @@ from keras.src.trainers.compile_utils import CompileMetrics
 
 from dure.errors import SpecError
 from dure.models.accept import check_built, check_compiled
+from dure.models.merge import is_running_sum
 from dure.models.metrics import Total, add, empty, value
 from dure.models.pure import Array, Batch, Outline, PyTree, TrainState
 from dure.models.shapes import cast_like, count_rows, explained, same_structure, specs
@@ -75,6 +76,8 @@ class KerasModel:
         self._model = model
         # The values last seen in the Keras model, to tell what a callback assigned.
         self._seen: list[Any] = []
+        self.unmerged: tuple[str, ...] = ()
+        """Metrics of a user's own class that do more than add, as a largest value does."""
 
     def prepare(self, batch: Batch, *, predicting: bool = False) -> Outline:
         """Builds layers, metrics and optimizer as `model.fit` would, and traces a step."""
@@ -95,6 +98,7 @@ class KerasModel:
             return Outline(outputs, ())
         with explained(f"Keras model `{model.name}` cannot be trained on this data", given):
             jax.eval_shape(self.gradients, state, self.new_metrics(), batch)
+        self.unmerged = self._find_unmerged(state, batch)
         return Outline(outputs, _count_classes(model, outputs, batch.y))
 
     def init(self, seed: int) -> TrainState:
@@ -288,6 +292,24 @@ class KerasModel:
                         kind = _Kind.SUM if jnp.issubdtype(variable.dtype, jnp.floating) else _Kind.COUNT
                     found.append((variable, kind))
         return found
+
+    def _find_unmerged(self, state: TrainState, batch: Batch) -> tuple[str, ...]:
+        """The metrics of which a variable is not a running sum; looks at those of a user's own class."""
+        kinds = self._metric_variables()
+        if all(kind is not _Kind.OPAQUE for _, kind in kinds):
+            return ()
+        metrics = self.new_metrics()
+        program, made = jax.make_jaxpr(self.measure, return_shape=True)(state, metrics, batch)
+        starts, results = (
+            jax.tree.unflatten(jax.tree.structure(tree), range(len(jax.tree.leaves(tree))))
+            for tree in ((state, metrics, batch), made)
+        )
+        found = [
+            variable.path.split("/")[0]
+            for (variable, kind), start, result in zip(kinds, starts[1].variables, results.variables, strict=True)
+            if kind is _Kind.OPAQUE and not is_running_sum(program, start, result)
+        ]
+        return tuple(dict.fromkeys(found))
 
     def _state(self) -> TrainState:
         """The model's own arrays."""

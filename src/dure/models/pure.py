@@ -60,7 +60,13 @@ class PureModel(Protocol):
 
     `gradients`, `update`, `measure` and `predict` are traced, at the full batch of one device: a strategy
     partitions the traced program by rows. The other methods run on the host.
+
+    Attributes:
+        unmerged: Names of metrics whose accumulators of several replicas cannot be merged by adding: replicas that
+            train apart from one another cannot measure them. Known when `prepare` has seen targets.
     """
+
+    unmerged: tuple[str, ...]
 
     def prepare(self, batch: Batch, *, predicting: bool = False) -> Outline:
         """Builds what depends on the data's shapes and refuses what does not fit, before any is compiled.
@@ -93,7 +99,7 @@ class PureModel(Protocol):
         ...
 
     def new_metrics(self) -> PyTree:
-        """Empty accumulators, as NumPy leaves; adding two of them leaf by leaf merges them where possible."""
+        """Empty accumulators, as NumPy leaves; adding two of them leaf by leaf merges all but those of `unmerged`."""
         ...
 
     def measure(self, state: TrainState, metrics: PyTree, batch: Batch) -> PyTree:

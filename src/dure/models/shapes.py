@@ -76,7 +76,7 @@ def explained(what: str, shapes: PyTree) -> Iterator[None]:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise SpecError(
-            f"{what}: {describe(shapes)}. It raised {type(error).__name__}: {error}. "
+            f"{what}: {describe(shapes)}. It raised {type(error).__name__}: {str(error).rstrip('.')}. "
             "Give data of the shape that the model takes, or change the model."
         ) from error
 

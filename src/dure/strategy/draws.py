@@ -5,7 +5,7 @@ numbers, and a mask that is drawn so is exactly the single device's rows.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,31 @@ import jax.numpy as jnp
 from dure import _jax
 
 Array = Any
+
+DRAWS = {"random_bits", "random_split"}
+"""Draws of which a replica can have its own rows."""
+
+
+class Draw(NamedTuple):
+    """A random draw, as far as its kind decides.
+
+    Attributes:
+        operation: its primitive's name.
+        keys: shape of its keys; each of them gives a `shape`.
+        shape: of what a key gives.
+    """
+
+    operation: str
+    keys: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def of(equation: Any) -> "Draw":
+        """The draw that an equation makes."""
+        operation, result = equation.primitive.name, equation.outvars[-1].aval.shape
+        if operation not in DRAWS:
+            return Draw(operation, (), tuple(result))
+        return Draw(operation, tuple(equation.invars[0].aval.shape), tuple(equation.params["shape"]))
 
 
 def can_draw_rows(key: Array, *, bit_width: int, shape: tuple[int, ...]) -> bool:

@@ -11,7 +11,7 @@ from dure.strategy.multi_worker import MultiWorkerMirrored
 def strategy_from_env() -> Strategy:
     """The strategy that this process was started for; `SingleDevice` when it runs alone.
 
-    DURE_CLUSTER and DURE_TASK, TF_CONFIG and Slurm say that it is one of several workers: then it is
+    `dure run`, DURE_CLUSTER and DURE_TASK, TF_CONFIG and Slurm say that it is one of several workers: then it is
     `MultiWorkerMirrored`.
 
     Raises:

@@ -13,11 +13,13 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from dure.errors import SpecError
 from dure.models.pure import Batch, PureModel, PyTree, TrainState
 from dure.strategy.base import UNWATCHED, Feed, Metrics, Watch
 from dure.strategy.exchange import Exchange
 from dure.strategy.group import ALONE, Group
 from dure.strategy.layout import AXIS, Share, whole
+from dure.strategy.roles import own_draws
 from dure.strategy.rules import Context
 from dure.strategy.split import walk
 from dure.strategy.spmd import MeshRunner, Step, check_program, chiefs, pick, repeat, shape_of, spread, step_of
@@ -138,6 +140,13 @@ class LocalRunner:
         return self._mirror.predict(self._first(placed), feed, index)
 
     def _build(self, step: Step, placed: LocalState, metrics: Metrics, feed: Feed) -> Callable[..., Any]:
+        if self._model.unmerged and self._replicas > 1:
+            names = ", ".join(f"`{name}`" for name in self._model.unmerged)
+            raise SpecError(
+                f"local SGD adds up what each of {self._replicas} replicas has measured, and the accumulators of "
+                f"{names} do more than add. Build the metric of sums, with `variable.assign_add`, leave it out, "
+                f'or train with `sync_every="step"`.'
+            )
         share = Share(step.batch, self._replicas)
         counts = [min(share.size, max(0, step.batch - r * share.size)) for r in range(self._replicas)]
         kinds = sorted(set(counts))
@@ -180,12 +189,17 @@ class LocalRunner:
         """One step on `rows` rows, traced at that size; its draws are those rows of the full batch's draws."""
         if rows == 0:
             return lambda state, metrics, _: (state, metrics)
-        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape[axes:]), leaf.dtype), data)
-        program, results = jax.make_jaxpr(self._model.gradients, return_shape=True)(state, metrics, shapes)
+
+        def trace(count: int) -> Any:
+            shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[axes:]), leaf.dtype), data)
+            return jax.make_jaxpr(self._model.gradients, return_shape=True)(state, metrics, shapes)
+
+        program, results = trace(rows)
+        draws = own_draws(program, rows, share.batch, lambda: trace(share.batch)[0])
         trees = jax.tree.structure(results)
 
         def step(state: TrainState, metrics: Any, batch: Batch) -> Any:
-            context = Context(share, Exchange(), own_draws=rows)
+            context = Context(share, Exchange(), own_draws=draws)
             operands = jax.tree.leaves((state, metrics, jax.tree.map(lambda leaf: leaf[:rows], batch)))
             leaves = [piece.value() for piece in walk(context, program, [whole(leaf) for leaf in operands])]
             grads, model_state, metrics = jax.tree.unflatten(trees, leaves)

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Self, final
 
+import jax
+
 from dure.devices.inventory import Device, backing, choose
 from dure.errors import ClosedError, SpecError
 from dure.models.pure import PureModel
-from dure.strategy.base import Runner
+from dure.strategy.base import UNWATCHED, Runner, Watch
+from dure.strategy.group import ALONE, Group
 from dure.strategy.local import LocalRunner
 from dure.strategy.spmd import MeshRunner
 
@@ -135,15 +138,12 @@ class Mirrored:
         """
         refuse_closed(self, is_closed=self._is_closed)
         places = [backing(device) for device in self.devices]
-        room = resident_bytes(self.devices)
-        if self._sync_every == "step":
-            return MeshRunner(model, places, is_mirrored=True, resident_bytes=room)
-        return LocalRunner(
+        return mirrored_runner(
             model,
             places,
-            sync_every=self._sync_every if isinstance(self._sync_every, int) else None,
+            sync_every=self._sync_every,
             keeps_optimizer=self._keeps_optimizer,
-            resident_bytes=room,
+            resident_bytes=resident_bytes(self.devices),
         )
 
     def close(self) -> None:
@@ -162,6 +162,30 @@ class Mirrored:
         names = ", ".join(map(str, self.devices))
         every = "" if self._sync_every == "step" else f", sync_every={self._sync_every!r}"
         return f"Mirrored({names}{every})"
+
+
+def mirrored_runner(
+    model: PureModel,
+    places: Sequence[jax.Device],
+    *,
+    sync_every: int | Literal["step", "epoch"],
+    keeps_optimizer: bool,
+    resident_bytes: int,
+    group: Group = ALONE,
+    watch: Watch = UNWATCHED,
+) -> Runner:
+    """A copy of a model on every device, the gradients summed at each step or the weights averaged now and then."""
+    if sync_every == "step":
+        return MeshRunner(model, places, is_mirrored=True, resident_bytes=resident_bytes, group=group, watch=watch)
+    return LocalRunner(
+        model,
+        places,
+        sync_every=sync_every if isinstance(sync_every, int) else None,
+        keeps_optimizer=keeps_optimizer,
+        resident_bytes=resident_bytes,
+        group=group,
+        watch=watch,
+    )
 
 
 def check_sync(sync_every: object, optimizer_state: object) -> None:

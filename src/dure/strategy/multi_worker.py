@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from types import TracebackType
-from typing import Any, Literal, Self, final
+from typing import Literal, Self, final
 
 import jax
 
@@ -19,9 +19,7 @@ from dure.launch.board import Phase
 from dure.models.pure import PureModel
 from dure.strategy.base import UNWATCHED, Runner, Watch
 from dure.strategy.group import ALONE, Group, Processes, check_alike
-from dure.strategy.local import LocalRunner
-from dure.strategy.mirrored import check_sync, refuse_closed, resident_bytes
-from dure.strategy.spmd import MeshRunner
+from dure.strategy.mirrored import check_sync, mirrored_runner, refuse_closed, resident_bytes
 
 _NUMBERS = itertools.count()
 """Tells the strategies of a process apart; every process of a group makes the same ones in the same order."""
@@ -33,7 +31,7 @@ class MultiWorkerMirrored:
 
     Every process runs the same script, is given the same data and takes its own rows of each batch; the numbers are the
     single device's. JAX's distributed runtime joins the processes (Gloo between CPUs, NCCL between GPUs), and the
-    gradients of a step meet in one message.
+    gradients of a step meet in one message. `dure run --workers 2 script.py` starts them, as does a scheduler.
 
     Args:
         num_devices: how many devices of this process, of the fastest kind; None takes all of them.
@@ -93,19 +91,14 @@ class MultiWorkerMirrored:
             ClosedError: the strategy is closed.
         """
         refuse_closed(self, is_closed=self._is_closed)
-        shared: dict[str, Any] = {
-            "resident_bytes": resident_bytes(self.devices),
-            "group": self._group(f"trainer {next(self._trainers)}"),
-            "watch": self._watch,
-        }
-        if self._sync_every == "step":
-            return MeshRunner(model, self._places, is_mirrored=True, **shared)
-        return LocalRunner(
+        return mirrored_runner(
             model,
             self._places,
-            sync_every=self._sync_every if isinstance(self._sync_every, int) else None,
+            sync_every=self._sync_every,
             keeps_optimizer=self._keeps_optimizer,
-            **shared,
+            resident_bytes=resident_bytes(self.devices),
+            group=self._group(f"trainer {next(self._trainers)}"),
+            watch=self._watch,
         )
 
     def close(self) -> None:
@@ -149,8 +142,8 @@ def _membership() -> Membership:
     member = resolve(os.environ)
     if member is None:
         raise SpecError(
-            "asked for MultiWorkerMirrored, and nothing says which of several processes this is. Set DURE_CLUSTER and "
-            "DURE_TASK in each, or TF_CONFIG, or start them by `srun`"
+            "asked for MultiWorkerMirrored, and nothing says which of several processes this is. Start the script with "
+            "`dure run --workers 2 script.py`; or set DURE_CLUSTER and DURE_TASK, or TF_CONFIG; or start it by `srun`"
         )
     others = sorted(set(member.spec.jobs) - {"worker"})
     if others or member.task.job != "worker":

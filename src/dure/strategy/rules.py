@@ -6,7 +6,7 @@ Sums over rows stay partial as long as what follows is linear, so that a gradien
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from dure import _jax
-from dure.strategy.draws import can_draw_rows, draw_rows
+from dure.strategy.draws import Draw, can_draw_rows, draw_rows
 from dure.strategy.exchange import Exchange
 from dure.strategy.layout import NotSplit, Piece, Rows, Share, Spread, by_rows, partial, whole
 
@@ -29,9 +29,9 @@ class Context:
 
     share: Share
     exchange: Exchange
-    own_draws: int | None = None
-    """The program is traced for this replica's rows alone, so many: its draws with a value a row are the replica's rows
-    of the full batch's. None for a program traced at the full batch."""
+    own_draws: Mapping[Draw, Rows] | None = None
+    """The program is traced for this replica's rows alone: where the rows lie in those of its draws that have a value a
+    row. Such draws are the replica's rows of the full batch's. None where there are none, or at the full batch."""
     computed_whole: list[str] = field(default_factory=list)
     """Which operations every replica computes whole, and why; filled as the program is split."""
 
@@ -177,28 +177,34 @@ def random_bits(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
             return draw_rows(key, context.share.index(rows), context.share.local_shape(shape, rows))
         return context.share.cut(piece.value(), rows)
 
-    if shape and context.own_draws == shape[0] and not key.ndim:
-        if not can_draw:
-            return own_part(context, equation, key)
-        rows = context.share.first() + jnp.arange(shape[0], dtype=jnp.int32)
-        return [whole(draw_rows(key, rows, shape))]
+    if (own := own_rows(context, equation)) is not None:
+        return own_part(context, equation, key, own)
     piece = Piece(Spread.WHOLE, lambda: apply(equation, [key])[0], cut)
     return [piece]
 
 
 def random_split(context: Context, equation: Equation, pieces: Pieces) -> Pieces:
     """Keys made of one key; of a program for a replica's rows alone, with a key a row, those of its rows."""
-    shape = equation.params["shape"]
-    if context.own_draws == shape[0] and not equation.invars[0].aval.shape:
-        return own_part(context, equation, pieces[0].value())
+    if (own := own_rows(context, equation)) is not None:
+        return own_part(context, equation, pieces[0].value(), own)
     return everywhere(context, equation, pieces)
 
 
-def own_part(context: Context, equation: Equation, key: Array) -> Pieces:
-    """A replica's rows of what a key gives for the full batch, of which `own_draws` are asked for."""
+def own_rows(context: Context, equation: Equation) -> Rows | None:
+    """Where the rows lie in what a key gives, of a draw with a value a row in a program for a replica's rows alone."""
+    return None if context.own_draws is None else context.own_draws.get(Draw.of(equation))
+
+
+def own_part(context: Context, equation: Equation, key: Array, rows: Rows) -> Pieces:
+    """A replica's rows of what a key gives for the full batch."""
     shape = equation.params["shape"]
-    full = apply(equation, [key], shape=(context.share.batch, *shape[1:]))[0]
-    return [whole(jax.lax.dynamic_slice_in_dim(full, context.share.first(), shape[0]))]
+    first, size = context.share.first() * rows.factor, shape[rows.axis]
+    full = (*shape[: rows.axis], context.share.batch * rows.factor, *shape[rows.axis + 1 :])
+    is_bits = equation.primitive.name == "random_bits"
+    if is_bits and rows.axis == 0 and can_draw_rows(key, bit_width=equation.params["bit_width"], shape=full):
+        return [whole(draw_rows(key, first + jnp.arange(size, dtype=jnp.int32), shape))]
+    (drawn,) = apply(equation, [key], shape=full)
+    return [whole(jax.lax.dynamic_slice_in_dim(drawn, first, size, key.ndim + rows.axis))]
 
 
 def iota(context: Context, equation: Equation, pieces: Pieces) -> Pieces:

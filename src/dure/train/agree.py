@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, final
 
+from dure.errors import DataError
 from dure.strategy.group import Group
 
 __all__ = ["Agreement", "Reason"]
@@ -49,3 +50,28 @@ class Agreement:
         if mine == "interrupt" or not through_stop:
             self.reason = mine
         return 0 if self.reason == "interrupt" or (self.reason and not through_stop) else count
+
+    def goes_on(self, told: str | None) -> bool:
+        """Whether all processes have the next rows; Ctrl-C on one of them, while it waits for its rows, ends all.
+
+        Args:
+            told: what rows this process has next, in words; None where its data have ended.
+
+        Raises:
+            DataError: the processes have other rows next than worker 0.
+        """
+        if self._group.size == 1:
+            return told is not None
+        said = self._group.each(f"{self._name} data", [told, self._wish() == "interrupt"])
+        if any(is_interrupted for _, is_interrupted in said):
+            self.reason = "interrupt"
+            return False
+        for rank, (theirs, _) in enumerate(said):
+            if theirs != said[0][0]:
+                raise DataError(
+                    f"worker:{rank} has {theirs or 'no more data'} next, and worker:0 has "
+                    f"{said[0][0] or 'no more data'}. Every process is given the same batches, and takes its own rows "
+                    "of each",
+                    task=f"worker:{rank}",
+                )
+        return told is not None

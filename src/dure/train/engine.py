@@ -108,7 +108,7 @@ class Engine:
         metrics = self.runner.new_metrics()
         reports = _Reports(self.runner, after)
         with contextlib.closing(source.chunks(self.position)) as chunks:
-            for feed, start, steps, kind in self._watched(chunks):
+            for feed, start, steps, kind in self._watched(chunks, agreement):
                 pace = self._pace(("train", kind), fixed)
                 done = 0
                 while done < steps:
@@ -156,12 +156,13 @@ class Engine:
         with self.state.checked():
             return self.runner.fetch(metrics)
 
-    def _watched(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """The chunks; while one is awaited, who watches is told so."""
+    def _watched(self, chunks: Iterator[Chunk], agreement: Agreement) -> Iterator[Chunk]:
+        """The chunks that all processes have; while one is awaited, who watches is told so."""
         while True:
             self._enter(Phase.DATA)
             chunk = next(chunks, None)
-            if chunk is None:
+            self._enter(Phase.COLLECTIVE)
+            if not agreement.goes_on(chunk and f"{chunk.steps} steps of {chunk.kind}") or chunk is None:
                 return
             yield chunk
 
@@ -185,7 +186,7 @@ class Engine:
         placed = self.state.sync()
         metrics = self.runner.new_metrics()
         with contextlib.closing(source.chunks(Position())) as chunks:
-            for feed, start, steps, kind in self._watched(chunks):
+            for feed, start, steps, kind in self._watched(chunks, agreement):
                 pace = self._pace(("measure", kind), None)
                 done = 0
                 while done < steps:
@@ -213,9 +214,10 @@ class Engine:
     def predict(self, source: Source) -> PyTree:
         """The outputs for every row of a source, in order, on the host."""
         placed = self.state.sync()
+        agreement = Agreement(self.runner.group)
         parts: list[PyTree] = []
         with contextlib.closing(source.chunks(Position())) as chunks:
-            for feed, start, steps, _ in self._watched(chunks):
+            for feed, start, steps, _ in self._watched(chunks, agreement):
                 self._enter(Phase.COLLECTIVE)
                 parts += [self.runner.predict(placed, feed, index) for index in range(start, start + steps)]
         self._enter(Phase.USER)

@@ -184,6 +184,8 @@ class Loader:
         stopped: Callable[[], bool] = lambda: False,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
+        self._group = runner.group
+        self._name = f"loader {runner.group.turn()}"
         self._runner = runner
         self._batches = batches
         self._follows_epochs = follows_epochs
@@ -279,13 +281,18 @@ class Loader:
         """How many batches of a kind make a chunk: chosen once, so that one program runs them all."""
         if kind not in self._frames:
             most = max(1, self._chunk_bytes // max(1, _size_bytes(batch)))
-            if waiting < most and time.perf_counter() - since < _GATHER_S:
+            # Which is a matter of time: the chief chooses, and the others wait for its word.
+            if self._group.rank == 0 and waiting < most and time.perf_counter() - since < _GATHER_S:
                 return most
-            self._frames[kind] = waiting
+            self._choose(kind, waiting)
         return self._frames[kind]
 
+    def _choose(self, kind: Hashable, steps: int) -> None:
+        self._frames[kind] = self._group.lead(self._name, steps)
+
     def _chunk(self, waiting: list[Batch], kind: Hashable) -> Chunk:
-        self._frames.setdefault(kind, len(waiting))
+        if kind not in self._frames:
+            self._choose(kind, len(waiting))
         feed = self._runner.stream(Batch(*jax.tree.map(self._stack, *waiting)))
         return Chunk(feed, 0, len(waiting), ("loaded", kind, self._frames[kind]))
 

@@ -24,6 +24,7 @@ __all__ = [
     "check_labels",
     "divide",
     "is_arrays",
+    "named_leaves",
     "narrow",
     "narrowed",
     "rows_of",

@@ -16,6 +16,7 @@ from dure.errors import BusyError, ClosedError, SpecError, near
 from dure.models import adapt
 from dure.models.pure import PyTree, TrainState
 from dure.strategy.base import Strategy
+from dure.strategy.group import check_alike
 from dure.train import saving
 from dure.train.agree import Agreement
 from dure.train.arrange import Cut, Desk, Given, read, read_pair
@@ -153,6 +154,8 @@ class Trainer:
             passes = epochs + (position.step > 0)
             _check_passes(given, passes, cut, "x")
             _check_passes(watched, passes, cut._replace(steps=None), "validation_data")
+            options = {"epochs": epochs, "cut": str(cut), "position": str(position), "steps": steps_per_execution}
+            _check_everywhere(engine, "fit", given, watched, options)
             lay = desk.check(given, cut, position)
             lay_watched = None if watched is None else desk.check(watched, watched_cut, Position())
             hooks = Hooks(
@@ -200,7 +203,9 @@ class Trainer:
         shown = reporter(verbose, is_chief=self._strategy.is_chief, once=True)
         self._check_open()
         with self._desk() as desk, contextlib.closing(shown):
-            source = desk.check(read(x, y, sample_weight), cut, Position())()
+            given = read(x, y, sample_weight)
+            _check_everywhere(self._engine, "evaluate", given, None, {"cut": str(cut)})
+            source = desk.check(given, cut, Position())()
             self._engine.state.refresh()
             shown.begin("evaluation", source.steps, 0)
 
@@ -229,7 +234,9 @@ class Trainer:
         cut = Cut(whole_number("batch_size", batch_size))
         self._check_open()
         with self._desk() as desk:
-            source = desk.check_inputs(read(x), cut)
+            given = read(x)
+            _check_everywhere(self._engine, "predict", given, None, {"cut": str(cut)})
+            source = desk.check_inputs(given, cut)
             self._engine.state.refresh()
             return self._engine.predict(source)
 
@@ -354,6 +361,13 @@ def _split(given: Given, validation_data: Any, share: Any) -> tuple[Given, Given
         )
     train, watched = divide(given.rows, share)
     return Given(train, None), Given(watched, None)
+
+
+def _check_everywhere(engine: Engine, call: str, given: Given, watched: Given | None, options: dict[str, Any]) -> None:
+    """Refuses a call that one of several processes makes with other data or options."""
+    if engine.runner.group.size > 1:
+        validation = {} if watched is None else watched.told("validation ")
+        check_alike(engine.runner.group, call, {**options, **given.told(), **validation})
 
 
 def _check_passes(given: Given | None, passes: int, cut: Cut, name: str) -> None:

@@ -260,11 +260,32 @@ class Largest(keras.metrics.Metric):
         self.largest.assign(-1e9)
 
 
+class Counts(keras.metrics.Metric):
+    """A metric of two sums, each added to in a way of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(name="counts")
+        self.total = self.add_variable((), initializer="zeros", name="total")
+        self.rows = self.add_variable((), initializer="zeros", name="rows", dtype="int32")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.total.assign_add(keras.ops.sum(y_pred))
+        self.rows.assign(self.rows + keras.ops.shape(y_pred)[0])
+
+    def result(self) -> Any:
+        return self.total / keras.ops.cast(self.rows, "float32")
+
+
 class TestMetrics:
     def test_a_metric_that_does_not_add_is_handed_on(self) -> None:
         model, state = ready(make(metrics=[Largest()]))
         results = evaluate(model, state, DATA, size=15)
         assert results["largest"] == pytest.approx(float(np.asarray(model.predict(state, X)).max()))
+
+    def test_a_metric_that_does_more_than_add_is_known(self) -> None:
+        model, _ = ready(make(metrics=["accuracy", Counts(), Largest()]))
+        assert model.unmerged == ("largest",)
+        assert ready(make())[0].unmerged == ()
 
     def test_no_example_is_lost_beyond_what_float32_counts(self) -> None:
         model, state = ready(make())

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from dure.errors import SpecError
 from dure.models.pure import PureModel
 from dure.strategy.local import LocalRunner
 from unit.strategy.engine import forward, in_order, network, rows, steps
@@ -119,25 +120,90 @@ def test_narrow_weights_do_not_shrink_by_averaging() -> None:
     assert feed.steps == 21
 
 
-@pytest.mark.parametrize("kind", ["one draw", "a key a row"])
-def test_each_replica_draws_its_rows_of_the_full_batchs_masks(kind: str) -> None:
-    def dropped(key: Any, x: Any) -> Any:
-        if kind == "one draw":
-            return x * jax.random.bernoulli(key, 0.5, x.shape)
-        keys = jax.random.split(key, len(x))
-        return jax.vmap(lambda key, row: row * jax.random.bernoulli(key, 0.5, row.shape))(keys, x)
+def by_row(keys: Any, x: Any) -> Any:
+    """Rows with values dropped by a key a row."""
+    return jax.vmap(lambda key, row: row * jax.random.bernoulli(key, 0.5, row.shape))(keys, x)
+
+
+def on_another_axis(key: Any, x: Any) -> Any:
+    """Rows with values dropped by a draw whose rows are not in front."""
+    mask = jax.random.bernoulli(key, 0.5, (2, len(x) * 3))
+    return x * mask.reshape(2, len(x), 3).swapaxes(0, 1).reshape(x.shape)
+
+
+def in_a_loop(key: Any, x: Any) -> Any:
+    """Rows with values dropped twice, each time by another key."""
+    keys = jax.random.split(key)
+    return jax.lax.scan(lambda x, key: (x * jax.random.bernoulli(key, 0.5, x.shape), None), x, keys)[0]
+
+
+# Rows `[rows, 6]` with some values gone.
+DROPPED: dict[str, Any] = {
+    "one draw": lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape),
+    "a key a row": lambda key, x: by_row(jax.random.split(key, len(x)), x),
+    "places of all rows in a line": lambda key, x: x * jax.random.bernoulli(key, 0.5, (len(x) * 3, 2)).reshape(x.shape),
+    "rows on another axis": on_another_axis,
+    "a draw of several keys": lambda key, x: (
+        x * jax.vmap(lambda key: jax.random.uniform(key, x.shape))(jax.random.split(key)).sum(0)
+    ),
+    "a mask of the weights": lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape[1:]),
+    "bytes": lambda key, x: x * (jax.random.bits(key, x.shape, "uint8") > 100),
+    "in a loop": in_a_loop,
+}
+NOT_APART: dict[str, tuple[Any, str]] = {
+    "waiting times": (
+        lambda key, x: x * jax.random.gamma(key, jnp.ones((len(x), 1))),
+        r"`random_gamma` of \[4, 1\] on 4 rows would be the same on each\. Give each row a key of its own",
+    ),
+    "counts": (
+        lambda key, x: x * jax.random.poisson(key, 1.0, (len(x), 1)),
+        r"`random_bits` of \[4, 1\] on 4 rows would be the same on each",
+    ),
+    "numbered keys": (
+        lambda key, x: by_row(jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(len(x))), x),
+        r"`random_fold_in` of \[4\] on 4 rows would be the same on each",
+    ),
+    "each row with each": (
+        lambda key, x: jax.random.bernoulli(key, 0.5, (len(x), len(x))) @ x,
+        r"`random_bits` of \[4, 4\] on 4 rows is \[8, 8\] on 8, where one axis was to grow with the rows",
+    ),
+}
+
+
+def dropping(dropped: Any) -> PureModel:
+    """A network of one layer on rows with some values gone."""
 
     def apply(params: Any, x: Any, *, key: Any, training: bool) -> Any:
-        return forward(params, dropped(key, x), key=key, training=training)
+        return forward(params, dropped(key, x) if training else x, key=key, training=training)
 
+    return network(apply)
+
+
+@pytest.mark.parametrize("dropped", DROPPED.values(), ids=DROPPED)
+def test_each_replica_draws_its_rows_of_the_full_batchs_masks(dropped: Any) -> None:
     results = []
     for replicas, sync_every in ((1, None), (3, 1)):
-        model = network(apply)
-        engine = runner(model, replicas, sync_every)
+        engine = runner(model := dropping(dropped), replicas, sync_every)
         feed = engine.feed(engine.hold(rows(14)), in_order(14, 7))
         state, _ = engine.train(engine.place(model.init(0)), engine.new_metrics(), feed, 0, 2)
         results.append(engine.gather(engine.sync(state)).params["w"])
     np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-5 * np.abs(results[0]).max())
+
+
+def test_an_order_of_the_rows_is_one_of_each_replicas_own() -> None:
+    model = dropping(lambda key, x: x[jax.random.permutation(key, len(x))])
+    engine = runner(model, 2, 1)
+    feed = engine.feed(engine.hold(rows(8)), in_order(8, 8))
+    state, _ = engine.train(engine.place(model.init(0)), engine.new_metrics(), feed, 0, 1)
+    assert np.isfinite(engine.gather(engine.sync(state)).params["w"]).all()
+
+
+@pytest.mark.parametrize(("dropped", "words"), NOT_APART.values(), ids=NOT_APART)
+def test_draws_that_would_be_alike_on_each_replica_are_refused(dropped: Any, words: str) -> None:
+    engine = runner(model := dropping(dropped), 2, 1)
+    feed = engine.feed(engine.hold(rows(8)), in_order(8, 8))
+    with pytest.raises(SpecError, match=words):
+        engine.train(engine.place(model.init(0)), engine.new_metrics(), feed, 0, 1)
 
 
 def test_evaluation_and_prediction_take_the_averaged_weights_and_all_rows() -> None:

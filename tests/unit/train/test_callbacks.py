@@ -1,7 +1,6 @@
 """Callbacks of Dure's own form."""
 
 import csv
-import importlib.util
 import sys
 
 import numpy as np
@@ -261,15 +260,11 @@ def test_without_the_extra_it_shows_the_line_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     for name in [name for name in sys.modules if name.startswith("tensorboard.")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(SpecError, match=r"Install it: `pip install 'dure\[tensorboard\]'`"):
+    with pytest.raises(SpecError, match=r"is not installed .*Install it: `pip install 'dure\[tensorboard\]'`"):
         TensorBoard(tmp_path)
 
 
-def test_curves_are_written_where_the_extra_is_installed(trainer, data, tmp_path):
-    if importlib.util.find_spec("tensorboard") is None:
-        with pytest.raises(SpecError, match="writes its logs with a package that is not installed"):
-            TensorBoard(tmp_path)
-        return
+def test_tensorboard_reads_the_curves(trainer, data, tmp_path):
     history = trainer.fit(
         *data, epochs=2, batch_size=37, validation_data=data, callbacks=[TensorBoard(tmp_path)], verbose=0
     )

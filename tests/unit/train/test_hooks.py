@@ -96,6 +96,41 @@ def test_outputs_before_any_training(trainer, model, data):
     np.testing.assert_allclose(trainer.predict(data[0]), model.predict(data[0], verbose=0), rtol=1e-5, atol=1e-6)
 
 
+class Highest(keras.metrics.Metric):
+    """A metric that does more than add."""
+
+    def __init__(self):
+        super().__init__(name="highest")
+        self.highest = self.add_variable((), initializer=keras.initializers.Constant(-100.0), name="highest")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.highest.assign(keras.ops.maximum(self.highest, keras.ops.max(y_pred)))
+
+    def result(self):
+        return self.highest.value
+
+    def reset_state(self):
+        self.highest.assign(-100.0)
+
+
+def test_a_metric_that_does_more_than_add_is_right_or_refused(single, data):
+    def compiled():
+        model = make_model()
+        model.compile(optimizer="sgd", loss=model.loss, metrics=[Highest()])
+        return model
+
+    wanted = Trainer(compiled(), single).fit(*data, batch_size=8, shuffle=False, verbose=0)
+    with dure.Mirrored(num_devices=3) as strategy:
+        found = Trainer(compiled(), strategy).fit(*data, batch_size=8, shuffle=False, verbose=0)
+    assert found["highest"] == pytest.approx(wanted["highest"], rel=1e-5)
+    with dure.Mirrored(num_devices=3, sync_every=2) as strategy:
+        trainer = Trainer(compiled(), strategy)
+        measured = trainer.evaluate(*data, batch_size=8)["highest"]
+        assert measured == pytest.approx(trainer.predict(data[0]).max(), rel=1e-5)
+        with pytest.raises(SpecError, match="what each of 3 replicas .* of `highest` do more than add. Build"):
+            trainer.fit(*data, batch_size=8, verbose=0)
+
+
 def test_weights_are_back_after_an_error(trainer, model, data):
     class Broken:
         def on_epoch(self, trainer, epoch, logs):
