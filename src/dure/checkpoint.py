@@ -23,7 +23,7 @@ import re
 import secrets
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,19 +31,7 @@ import numpy as np
 
 from dure.errors import CheckpointError
 
-__all__ = [
-    "Leaf",
-    "Saved",
-    "load",
-    "load_latest",
-    "peek",
-    "peek_latest",
-    "prune",
-    "save",
-    "step_path",
-    "steps",
-    "sweep",
-]
+__all__ = ["Leaf", "Saved", "each", "load", "load_latest", "prune", "save", "step_path", "steps", "sweep"]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -67,6 +55,10 @@ class Leaf(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.dtype} {list(self.shape)}"
+
+
+Expected = Callable[[dict[str, Any]], Mapping[str, Leaf]]
+"""Which arrays a checkpoint must have, of what was saved with them."""
 
 
 class Saved(NamedTuple):
@@ -129,12 +121,13 @@ def save(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], about: 
         ) from error
 
 
-def load(path: str | os.PathLike[str], expected: Mapping[str, Leaf] | None = None) -> Saved:
+def load(path: str | os.PathLike[str], expected: Expected | None = None) -> Saved:
     """Reads a checkpoint, having compared every file with its digest.
 
     Args:
         path: the directory that `save` wrote.
-        expected: the arrays that must be there, no more and no fewer; None takes what there is.
+        expected: says which arrays must be there, no more and no fewer, of what was saved with them; None takes what
+            there is.
 
     Raises:
         CheckpointError: there is no complete checkpoint, a file is missing, cut or altered, or its arrays are
@@ -142,34 +135,30 @@ def load(path: str | os.PathLike[str], expected: Mapping[str, Leaf] | None = Non
     """
     root = Path(path).resolve()
     manifest = _read_manifest(root)
-    _match(root, manifest, expected)
+    _match(root, manifest, expected and expected(manifest.about))
     _verify(root, manifest)
     return Saved(_read_arrays(root, manifest), manifest.about, root)
 
 
-def peek(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What was saved with the arrays of a checkpoint; the arrays are not looked at.
-
-    Raises:
-        CheckpointError: there is no complete checkpoint, or its manifest is damaged.
-    """
-    return _read_manifest(Path(path).resolve()).about
-
-
-def peek_latest(root: str | os.PathLike[str]) -> dict[str, Any]:
-    """What was saved with the newest checkpoint below `root` whose manifest can be read; empty when none can."""
+def each(root: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """What was saved with each checkpoint below `root` whose manifest can be read, the newest first."""
     for step in reversed(steps(root)):
         with contextlib.suppress(CheckpointError):
-            return peek(step_path(root, step))
-    return {}
+            yield _read_manifest(step_path(Path(root).resolve(), step)).about
 
 
-def load_latest(root: str | os.PathLike[str], expected: Mapping[str, Leaf] | None = None) -> Saved:
+def load_latest(
+    root: str | os.PathLike[str],
+    expected: Expected | None = None,
+    *,
+    counts: Callable[[dict[str, Any]], bool] = lambda _: True,
+) -> Saved:
     """Reads the newest checkpoint below `root` that is undamaged, with a warning for each that is not.
 
     Args:
         root: a directory of `step-...` checkpoints.
         expected: as for `load`.
+        counts: says of what was saved with a checkpoint whether it is looked at.
 
     Raises:
         CheckpointError: there is none, none is undamaged, or its arrays are not the expected ones.
@@ -180,12 +169,14 @@ def load_latest(root: str | os.PathLike[str], expected: Mapping[str, Leaf] | Non
         place = step_path(home, step)
         try:
             manifest = _read_manifest(place)
+            if not counts(manifest.about):
+                continue
             _verify(place, manifest)
         except CheckpointError as error:
             damaged.append(str(error))
             warnings.warn(f"checkpoint of step {step} is damaged, the one before it is used: {error}", stacklevel=2)
             continue
-        _match(place, manifest, expected)
+        _match(place, manifest, expected and expected(manifest.about))
         return Saved(_read_arrays(place, manifest), manifest.about, place)
     if damaged:
         raise CheckpointError(f"all {len(damaged)} checkpoints in {home} are damaged; the oldest: {damaged[-1]}")

@@ -26,6 +26,7 @@ from dure.launch import guard, stack
 from dure.launch.board import Board, Phase
 from dure.launch.keeper import Keeper
 from dure.launch.output import Pump
+from dure.launch.start import RESTART
 from dure.launch.verdict import Fault, Raised, Seen, What
 from dure.launch.worker import ERROR, MAX_ERROR_CHARACTERS, STACK
 
@@ -123,7 +124,7 @@ class Group:
             "DURE_CLUSTER": order.spec.to_json(),
             "DURE_TASK": str(task),
             boards.VARIABLE: str(path),
-            "DURE_RESTART": str(order.restart),
+            RESTART: str(order.restart),
         }
         process = subprocess.Popen(  # noqa: S603 - this Python, and the script that the user named
             # With -P the current folder cannot stand before what the bootstrap imports.

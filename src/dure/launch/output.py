@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import threading
 import time
@@ -23,6 +24,8 @@ TAIL_LINES = 200
 """How many last lines of a worker are kept."""
 
 _READ_BYTES = 1 << 16
+# What Gloo writes to the stdout of every process that it joins, between the lines of the script.
+_GLOO = re.compile(rb"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected .*\n")
 _TICK_S = 0.05
 _CLOSE_S = 4.0
 _MOST_HELD = 2000
@@ -163,6 +166,8 @@ class Pump:
         now_s = time.monotonic()
         with self._lock:
             for line in lines:
+                if _GLOO.fullmatch(line):
+                    continue
                 self._tails[pipe.task].append(line.decode("utf-8", "replace").rstrip())
                 if pipe.task in self._muted:
                     continue

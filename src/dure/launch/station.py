@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from dure.launch import share
 from dure.launch.group import Group, Order
 from dure.launch.keeper import Keeper
 from dure.launch.output import Pump
+from dure.launch.start import RUN
 from dure.launch.wire import TOKEN_VARIABLE
 
 __all__ = ["Options", "Station", "say"]
@@ -71,6 +73,8 @@ class Station:
     def __init__(self, options: Options, environ: Mapping[str, str], *, cores: int, gpus: Sequence[Gpu]) -> None:
         # A worker runs the user's code, which has no business with the token.
         inherited = {name: value for name, value in environ.items() if name != TOKEN_VARIABLE}
+        # Of several machines the chief's counts, which alone writes and reads checkpoints.
+        inherited[RUN] = secrets.token_hex(8)
         self._environments = [
             share.variables(worker, options.workers, inherited, cores=cores, gpus=gpus)
             for worker in range(options.workers)

@@ -130,8 +130,12 @@ class Runner(Protocol):
         """The outputs of one step of the feed, NumPy leaves `[batch, ...]`."""
         ...
 
-    def new_metrics(self) -> Metrics:
-        """Empty accumulators on the devices."""
+    def new_metrics(self, seen: Metrics | None = None) -> Metrics:
+        """Accumulators on the devices.
+
+        Args:
+            seen: what `fetch` brought to the host of others, to go on from; None makes empty ones.
+        """
         ...
 
     def fetch(self, arrays: PyTree) -> PyTree:

@@ -69,6 +69,11 @@ def spread(tree: PyTree, sharding: NamedSharding) -> PyTree:
     return jax.tree.map(lambda leaf: mine(np.asarray(leaf)), tree)
 
 
+def joined(metrics: Metrics) -> PyTree:
+    """The replicas' accumulators `[replicas, ...]` added up, in their own dtypes."""
+    return jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), metrics)
+
+
 def pick(data: Batch, order: Array | None, step: Array) -> Batch:
     """One step's rows of what a device has: `[rows, ...]` leaves."""
     if order is None:
@@ -214,14 +219,15 @@ class MeshRunner:
 
         return Feed(spread(jax.tree.map(lay, rows), self._steps_apart), None, batch, steps)
 
-    def new_metrics(self) -> Metrics:
-        """Empty accumulators: leaves `[replicas, ...]`, each device's part of a sum."""
+    def new_metrics(self, seen: Metrics | None = None) -> Metrics:
+        """Accumulators: leaves `[replicas, ...]`, each device's part of a sum."""
 
         def part(leaf: np.ndarray) -> np.ndarray:
             leaf = np.asarray(leaf)
             return np.stack([leaf, *[np.zeros_like(leaf)] * (self._replicas - 1)])
 
-        return spread(jax.tree.map(part, self._model.new_metrics()), self._apart)
+        start = self._model.new_metrics() if seen is None else joined(seen)
+        return spread(jax.tree.map(part, start), self._apart)
 
     def fetch(self, arrays: PyTree) -> PyTree:
         """A host copy of all of the arrays, of which other processes may hold a part."""
@@ -229,7 +235,7 @@ class MeshRunner:
 
     def result(self, metrics: Metrics) -> dict[str, float]:
         """The values of the metrics, summed over the replicas in the accumulators' own dtypes."""
-        return self._model.result(jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), metrics))
+        return self._model.result(joined(metrics))
 
     def train(self, placed: Placed, metrics: Metrics, feed: Feed, start: int, count: int) -> tuple[Placed, Metrics]:
         """Runs `count` training steps in one dispatch."""
@@ -288,7 +294,7 @@ class MeshRunner:
         def loop(state: Any, metrics: Any, data: Batch, order: Any, start: Array, count: Array) -> Any:
             if step.name == "predict":
                 return method(state, None, rows(data, order, start))
-            whole_metrics = jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), metrics)
+            whole_metrics = joined(metrics)
 
             def body(index: Array, carry: Any) -> Any:
                 state, metrics = carry

@@ -26,6 +26,9 @@ class Subject(Protocol):
     is_chief: bool
     """Whether this process writes files: the first of several."""
 
+    history: History
+    """The record of the fit that runs; it begins with epochs where the fit was begun before a restart."""
+
     @property
     def step(self) -> int:
         """Updates of the weights so far."""
@@ -64,7 +67,9 @@ class Callback(Protocol):
 class Checkpoint:
     """Saves checkpoints below a directory, one a step number: `<path>/step-00002400`.
 
-    `trainer.restore(path)` goes on from the newest that is undamaged.
+    `trainer.restore(path)` goes on from the newest that is undamaged. Under `dure run --max-restarts` a `fit` with this
+    callback does so by itself when the group is started again, from the newest that this run has written: it ends
+    where it would have, with the same history. So do the `fit`s that were over by then, which train nothing.
 
     Args:
         path: the directory; made when it is missing.
@@ -153,12 +158,25 @@ class EarlyStopping:
         self.best_epoch: int | None = None
         self.stopped_epoch: int | None = None
 
-    def on_start(self, _trainer: Subject) -> None:
-        """Forgets an earlier fit."""
+    def on_start(self, trainer: Subject) -> None:
+        """Forgets an earlier fit; looks again at the epochs of this one from before a restart."""
         self._forget()
+        history = trainer.history
+        for place, epoch in enumerate(history.epochs):
+            self._look(epoch, {name: values[place] for name, values in history.metrics.items()})
+        if self.stopped_epoch is not None:
+            trainer.stop()
 
     def on_epoch(self, trainer: Subject, epoch: int, logs: dict[str, float]) -> None:
         """Compares, and stops the trainer when patience is at its end."""
+        is_better = self._look(epoch, logs)
+        if is_better and self._restore_best:
+            self._best_state = trainer.state
+        if self.stopped_epoch is not None:
+            trainer.stop()
+
+    def _look(self, epoch: int, logs: dict[str, float]) -> bool:
+        """Whether an epoch is the best so far."""
         if self._monitor not in logs:
             raise SpecError(
                 f"EarlyStopping looks at `{self._monitor}`, which this training does not give. "
@@ -169,13 +187,11 @@ class EarlyStopping:
         if value > self._best + self._min_delta or self.best_epoch is None:
             # NaN is better than nothing and worse than everything.
             self._best, self.best_epoch, self._waited = (-math.inf if math.isnan(value) else value), epoch, 0
-            if self._restore_best:
-                self._best_state = trainer.state
-            return
+            return True
         self._waited += 1
         if self._waited >= max(1, self._patience):
             self.stopped_epoch = epoch
-            trainer.stop()
+        return False
 
     def on_end(self, trainer: Subject, _history: History) -> None:
         """Puts the best epoch's state back, if that was asked for."""
@@ -199,16 +215,32 @@ class CSVLog:
         self._names: list[str] = []
 
     def on_start(self, trainer: Subject) -> None:
-        """Makes the file, or reads the names in it."""
+        """Makes the file, or reads the names in it; after a restart it goes on from the last checkpoint."""
         if not trainer.is_chief:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._names = []
-        if self._append and self.path.exists():
+        epochs = trainer.history.epochs
+        if epochs and self.path.exists():
+            self._cut(epochs[-1])
+        if (self._append or epochs) and self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as file:
                 self._names = next(csv.reader(file), [])
         else:
             self.path.write_text("", encoding="utf-8")
+
+    def _cut(self, last: int) -> None:
+        """Takes out the lines of epochs that are trained once more, after those that are kept."""
+        with self.path.open(newline="", encoding="utf-8") as file:
+            names, *rows = [*csv.reader(file)] or [[]]
+        if "epoch" not in names:
+            return
+        place = names.index("epoch")
+        kept = [row for row in rows if len(row) > place and not (row[place].isdigit() and int(row[place]) > last)]
+        draft = self.path.with_name(f"{self.path.name}.part")
+        with draft.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([names, *kept])
+        draft.replace(self.path)
 
     def on_epoch(self, trainer: Subject, epoch: int, logs: dict[str, float]) -> None:
         """Adds the epoch's line; it is on disk before training goes on."""

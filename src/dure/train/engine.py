@@ -60,6 +60,8 @@ class Engine:
         """Shapes and dtypes of a batch that the model was prepared for."""
         self.position = Position(seed=seed)
         """Where training is."""
+        self.seen: Metrics | None = None
+        """The metrics over the unfinished epoch so far, on the host; None between epochs."""
         self.stop_requested = False
         """A callback wants training to end."""
 
@@ -83,6 +85,19 @@ class Engine:
             self.state.forget(only_fresh=True)
         return self._outlines[kind]
 
+    def go_to(self, position: Position, seen: Metrics | None = None) -> None:
+        """Goes on from another position.
+
+        Args:
+            position: where.
+            seen: the metrics over the epoch up to there.
+        """
+        self.position, self.seen = position, seen
+
+    def empty_metrics(self) -> PyTree:
+        """The accumulators of a model that was prepared, without an example, on the host."""
+        return self._model.new_metrics()
+
     def train(
         self,
         source: Source,
@@ -103,10 +118,12 @@ class Engine:
                 left it. Without it the next dispatch runs while `after` reads the numbers of the last one.
 
         Returns:
-            The metrics over what was trained.
+            The metrics over the epoch, with what was trained of it before.
         """
-        metrics = self.runner.new_metrics()
+        metrics = self.runner.new_metrics(self.seen)
         reports = _Reports(self.runner, after)
+        if self.seen is not None:  # perhaps there is no step left, only the end of the epoch
+            reports.logs = self.runner.result(self.seen)
         with contextlib.closing(source.chunks(self.position)) as chunks:
             for feed, start, steps, kind in self._watched(chunks, agreement):
                 pace = self._pace(("train", kind), fixed)
@@ -125,7 +142,7 @@ class Engine:
                     self._enter(Phase.USER)
                     reports.flush()
                     self._enter(Phase.COMPILE if compiled else Phase.COLLECTIVE)
-                    found = self._wait(metrics)
+                    found = self.seen = self._wait(metrics)
                     ended = time.perf_counter()
                     if not compiled:
                         pace.record(count, ended - began)

@@ -13,6 +13,7 @@ from dure.train.history import History, Point
 from dure.train.hooks import Hooks
 from dure.train.interrupt import Interrupts
 from dure.train.progress import Reporter
+from dure.train.record import Record
 
 __all__ = ["Fit", "Job"]
 
@@ -24,14 +25,14 @@ class Job:
     Attributes:
         source: of the steps of an epoch.
         validation: of the steps of a validation, or None.
-        epochs: how many to train, besides the rest of one that was left unfinished.
+        record: where it ends, and the history that it adds to.
         steps_per_execution: steps of a dispatch, or None to find the best number.
         began: when the fit was called, by `time.perf_counter`.
     """
 
     source: Source
     validation: Source | None
-    epochs: int
+    record: Record
     steps_per_execution: int | None
     began: float
 
@@ -55,7 +56,7 @@ class Fit:
         self._reporter = reporter
         self._interrupts = interrupts
         self._agreement = Agreement(engine.runner.group, self._wish)
-        self._history = History()
+        self._history = job.record.history
         self._step = 0
 
     def run(self) -> History:
@@ -86,13 +87,14 @@ class Fit:
 
     def _epochs(self) -> None:
         engine = self._engine
-        first = engine.position.epoch
-        # An epoch that was left in its middle is ended first, and does not count.
-        last = first + self._job.epochs + (engine.position.step > 0)
-        while engine.position.epoch < last and self._agreement.next(1):
-            title = f"epoch {engine.position.epoch - first + 1}/{last - first}"
+        record = self._job.record
+        first = engine.position.epoch - len(self._history.epochs)
+        while record.goes_on(engine.position) and self._agreement.next(1):
+            title = f"epoch {engine.position.epoch - first + 1}/{record.last - first}"
             if not self._epoch(title):
                 break
+        # What ended early is not gone on with after a restart.
+        record.last = engine.position.epoch
         if self._is_interrupted:
             self._reporter.say(f"interrupted after step {self._step:,}; the weights so far are kept")
 
@@ -122,13 +124,15 @@ class Fit:
         if self._agreement.reason and (source.steps is None or engine.position.step < source.steps):
             self._history.add_epoch(epoch, logs, seconds)
             return False
-        engine.position = engine.position.finished()
+        engine.go_to(engine.position.finished())
         engine.state.sync()
         if self._job.validation is not None:
             logs |= self._validate(self._job.validation)
         self._reporter.end(logs)
-        hooks.end_epoch(epoch, logs)
+        # A checkpoint that a callback writes now has the epoch in its history.
         self._history.add_epoch(epoch, logs, seconds)
+        hooks.end_epoch(epoch, logs)
+        self._history.amend_epoch(logs)
         return True
 
     def _after(self, dispatch: Dispatch) -> None:

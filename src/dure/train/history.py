@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, final
 
-from dure.errors import SpecError, hint
+from dure.errors import CheckpointError, SpecError, hint
 
 __all__ = ["History", "Point"]
 
@@ -123,6 +123,35 @@ class History:
             self.metrics[name].append(float("nan"))
         self.epochs.append(epoch)
         self.epoch_seconds.append(seconds)
+
+    def amend_epoch(self, logs: dict[str, float]) -> None:
+        """Takes over what callbacks added to the numbers of the epoch that was noted last."""
+        for name, value in logs.items():
+            self.metrics.setdefault(name, [float("nan")] * len(self.epochs))[-1] = float(value)
+
+    def past(self) -> dict[str, Any]:
+        """The epochs so far as plain values, for a checkpoint."""
+        kept = self.to_dict()
+        return {name: kept[name] for name in ("metrics", "epochs", "epoch_seconds", "steps")}
+
+    @classmethod
+    def of_past(cls, values: Mapping[str, Any]) -> History:
+        """The history that goes on after the epochs of `past`.
+
+        Raises:
+            CheckpointError, ValueError, TypeError, KeyError: the values are not those of `past`.
+        """
+        found = cls()
+        found.epochs = [int(epoch) for epoch in values["epochs"]]
+        found.epoch_seconds = [float(seconds) for seconds in values["epoch_seconds"]]
+        found.steps = int(values["steps"])
+        found.metrics = {
+            str(name): [float("nan") if value is None else float(value) for value in each]
+            for name, each in values["metrics"].items()
+        }
+        if any(len(each) != len(found.epochs) for each in (found.epoch_seconds, *found.metrics.values())):
+            raise CheckpointError(f"{len(found.epochs)} epochs, and numbers of more or fewer")
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Returns everything as plain values that JSON can carry; what is not finite becomes None."""

@@ -10,7 +10,7 @@ from dure.errors import SpecError
 from dure.train.engine import Engine
 from dure.train.history import History
 
-__all__ = ["Hooks"]
+__all__ = ["Hooks", "list_of"]
 
 _METHODS = ("on_start", "on_step", "on_epoch", "on_end")
 _BATCH_HOOKS = (
@@ -54,7 +54,7 @@ class Hooks:
         keras = sys.modules.get("keras")
         self._trainer = trainer
         self._each: list[_Own | _Keras] = []
-        for callback in _flat(callbacks):
+        for callback in list_of(callbacks):
             if keras is not None and isinstance(callback, keras.callbacks.Callback):
                 if not isinstance(model, keras.Model):
                     raise SpecError(
@@ -243,15 +243,11 @@ def _needs_no_weights(callback: Any) -> bool:
     return watches or name in ("CSVLogger", "History", "RemoteMonitor")
 
 
-def _flat(callbacks: Iterable[object]) -> list[object]:
+def list_of(callbacks: Any) -> list[object]:
+    """The callbacks in the order given, lists in lists laid flat; a single one needs no list around it."""
     if isinstance(callbacks, list | tuple | set | frozenset):
-        return [found for part in callbacks for found in _flat_one(part)]
-    # One callback without a list around it.
+        return [found for part in callbacks for found in (list_of(part) if isinstance(part, list | tuple) else [part])]
     return [callbacks]
-
-
-def _flat_one(part: object) -> list[object]:
-    return _flat(part) if isinstance(part, list | tuple) else [part]
 
 
 def _kind(callback: object) -> str:

@@ -76,17 +76,22 @@ class LiveState:
         return self._runner.gather(self.sync())
 
     def form(self) -> TrainState:
-        """A state of the right names, shapes and dtypes, also when the state itself is lost."""
-        return self._model.init(self._seed) if self.is_lost else self.gather()
+        """A state of the right names, shapes and dtypes; no other process is asked."""
+        return self._model.init(self._seed)
 
     def sync(self) -> Placed:
         """Makes the replicas equal, as at the end of each epoch; returns the state on the devices."""
         self._placed = self._runner.sync(self.start())
         return self._placed
 
-    def load(self, state: TrainState) -> None:
-        """Puts a state on the devices in place of the one there."""
-        self._placed = self._runner.place(state)
+    def load(self, state: TrainState, *, from_chief: bool = False) -> None:
+        """Puts a state on the devices in place of the one there.
+
+        Args:
+            state: host arrays.
+            from_chief: of several processes the first one's counts.
+        """
+        self._placed = self._runner.place(state, from_chief=from_chief)
         self.step = int(np.asarray(state.step))
         self.is_lost = self._is_fresh = False
 

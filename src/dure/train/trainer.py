@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 
 from dure.errors import BusyError, ClosedError, SpecError, near
+from dure.launch.start import start_of
 from dure.models import adapt
 from dure.models.pure import PyTree, TrainState
 from dure.strategy.base import Strategy
@@ -20,17 +22,22 @@ from dure.strategy.group import check_alike
 from dure.train import saving
 from dure.train.agree import Agreement
 from dure.train.arrange import Cut, Desk, Given, read, read_pair
+from dure.train.callbacks import Checkpoint
 from dure.train.engine import Dispatch, Engine
 from dure.train.epochs import Position
 from dure.train.feeds import Source
 from dure.train.fit import Fit, Job
 from dure.train.history import History
-from dure.train.hooks import Hooks
+from dure.train.hooks import Hooks, list_of
 from dure.train.inputs import divide, whole_number
 from dure.train.interrupt import Interrupts
-from dure.train.progress import reporter
+from dure.train.progress import Reporter, reporter
+from dure.train.record import Fits, Record
 
 __all__ = ["Trainer"]
+
+_NUMBERS = itertools.count()
+"""Tells the trainers of a process apart; a process that is started again makes the same ones in the same order."""
 
 
 @final
@@ -79,6 +86,12 @@ class Trainer:
         )
         self._is_closed = False
         self._is_fitting = False
+        number, start = next(_NUMBERS), start_of()
+        self._run = saving.Run(f"{start.run} trainer {number}" if start.run else None, Fits(is_kept=bool(start.run)))
+        self.history = History()
+        """The record of the `fit` that runs, or ran last; after a restart with what it had given before."""
+        self._is_new = start.number > 0
+        """Whether its first `fit` looks for what an earlier start of this process has left."""
 
     # --- training -----------------------------------------------------------------------------------------
 
@@ -138,23 +151,20 @@ class Trainer:
         epochs = whole_number("epochs", epochs, least=0)
         seed = _optional("seed", seed, least=0)
         steps_per_execution = _optional("steps_per_execution", steps_per_execution)
-        cut = Cut(
-            whole_number("batch_size", batch_size),
-            _flag("shuffle", shuffle),
-            _optional("steps_per_epoch", steps_per_epoch),
-            _flag("check_finite", check_finite),
-        )
+        cut = _cut(batch_size, shuffle, steps_per_epoch, check_finite)
         watched_rows = _optional("validation_batch_size", validation_batch_size) or cut.batch_size
         watched_cut = cut._replace(batch_size=watched_rows, shuffle=False, steps=None)
         shown = reporter(verbose, is_chief=self._strategy.is_chief)
         engine = self._engine
         with self._fitting(), Interrupts() as interrupts, self._desk(interrupts) as desk:
-            position = engine.position if seed is None else engine.position.seeded(seed)
+            record, position = self._begin(callbacks, epochs, seed, shown)
+            if record.is_over:
+                return record.history
             given, watched = _split(read(x, y, sample_weight), validation_data, validation_split)
-            passes = epochs + (position.step > 0)
+            passes = record.last - position.epoch
             _check_passes(given, passes, cut, "x")
             _check_passes(watched, passes, cut._replace(steps=None), "validation_data")
-            options = {"epochs": epochs, "cut": str(cut), "position": str(position), "steps": steps_per_execution}
+            options = {"epochs": passes, "cut": str(cut), "position": str(position), "steps": steps_per_execution}
             _check_everywhere(engine, "fit", given, watched, options)
             lay = desk.check(given, cut, position)
             lay_watched = None if watched is None else desk.check(watched, watched_cut, Position())
@@ -168,10 +178,10 @@ class Trainer:
             source = lay()
             _check_same_data(position, source)
             engine.state.refresh()
-            if seed is not None:
-                engine.position = position
+            if seed is not None and not record.is_resumed:
+                engine.go_to(position)
                 engine.state.reseed(seed)
-            job = Job(source, lay_watched and lay_watched(), epochs, steps_per_execution, began)
+            job = Job(source, lay_watched and lay_watched(), record, steps_per_execution, began)
             return Fit(job, engine, hooks, shown, interrupts).run()
 
     def evaluate(
@@ -287,7 +297,7 @@ class Trainer:
             CheckpointError: the path holds something else, or the disk refuses.
         """
         self._check_open()
-        saving.save(self._engine, path, strategy=repr(self._strategy))
+        saving.save(self._engine, path, strategy=repr(self._strategy), run=self._run)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Goes back to a checkpoint, whichever strategy and number of devices it was made under.
@@ -325,6 +335,21 @@ class Trainer:
         return f"Trainer({type(self._user_model).__name__}, {self._strategy!r})"
 
     # --- small parts --------------------------------------------------------------------------------------
+
+    def _begin(self, callbacks: Any, epochs: int, seed: int | None, shown: Reporter) -> tuple[Record, Position]:
+        """The record of a fit and where it begins: where `dure run` has started this process again, in its middle."""
+        folder = next((callback.path for callback in list_of(callbacks) if isinstance(callback, Checkpoint)), None)
+        engine = self._engine
+        if self._is_new and folder is not None:
+            self._is_new = False
+            found = saving.resume(engine, folder, self._run)
+            if found is not None:
+                engine.state.absorb()
+                shown.say(f"started again: goes on after step {engine.state.step:,}, from {found}")
+        position = engine.position if seed is None else engine.position.seeded(seed)
+        record = self._run.fits.begin(position, epochs=epochs)
+        self.history = record.history
+        return record, engine.position if record.is_resumed else position
 
     def _desk(self, interrupts: Interrupts | None = None) -> Desk:
         if interrupts is None:
@@ -424,6 +449,15 @@ def _check_strategy(strategy: object) -> None:
             f"strategy is a {type(strategy).__name__}, which is none. Write `Trainer(model, "
             f"dure.SingleDevice())` or `Trainer(model, dure.Mirrored(num_devices=2))`."
         )
+
+
+def _cut(batch_size: object, shuffle: object, steps: object, check_finite: object) -> Cut:
+    return Cut(
+        whole_number("batch_size", batch_size),
+        _flag("shuffle", shuffle),
+        _optional("steps_per_epoch", steps),
+        _flag("check_finite", check_finite),
+    )
 
 
 def _flag(name: str, value: object) -> bool:

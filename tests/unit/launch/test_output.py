@@ -60,6 +60,14 @@ def test_stdout_is_passed_as_it_is_and_stderr_with_its_worker() -> None:
     assert sorted(sink.err) == [b"[worker:0] err 0\n", b"[worker:1] err 1\n"]
 
 
+def test_what_gloo_says_of_itself_is_left_out() -> None:
+    sink = Sink()
+    with pumped(sink) as (_, ends):
+        noise = b"[Gloo] Rank 0 is connected to 1 peer ranks. Expected number of connected peer ranks is : 1\n"
+        os.write(ends[0], noise + b"[Gloo] Rank 0 says more\n")
+    assert sink.out == [b"[Gloo] Rank 0 says more\n"]
+
+
 def test_one_worker_has_no_prefix() -> None:
     sink = Sink()
     with pumped(sink, is_prefixed=False) as (_, ends):
