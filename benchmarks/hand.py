@@ -5,6 +5,7 @@ end; `order` is int32 `[steps, batch]`. All of one case give the same numbers, b
 """
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -169,3 +170,52 @@ def keras_scan(model, x, y, devices=None):
         jax.device_put((x, y), where),
         lambda order: jax.device_put(order, where),
     )
+
+
+def jax_processes(name, x, y, batch):
+    """One device of every process that `jax.distributed` has joined: the gradients in one flat vector, one psum."""
+    init, apply = functions(name)
+    optimizer, devices = _optimizer(), jax.devices()
+    mesh = jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
+    share = -(-batch // len(devices))
+    padded = np.minimum(np.arange(len(devices) * share), batch - 1)
+    real = (np.arange(len(devices) * share) < batch).reshape(len(devices), share)
+
+    def local(carry, order, data):
+        mine = jnp.asarray(real)[jax.lax.axis_index(AXIS)]
+
+        def step(carry, rows):
+            params, opt = carry
+            x, y = data[0][rows[0]], data[1][rows[0]]
+
+            def loss(params):
+                values = losses(apply(params, x, key=None, training=True), y)
+                return jnp.sum(jnp.where(mine, values, 0)) / batch
+
+            value, grads = jax.value_and_grad(loss)(params)
+            flat, back = jax.flatten_util.ravel_pytree(grads)
+            updates, opt = optimizer.update(back(jax.lax.psum(flat, AXIS)), opt, params)
+            return (optax.apply_updates(params, updates), opt), value[None]
+
+        return jax.lax.scan(step, carry, order)
+
+    run = jax.shard_map(
+        local, mesh=mesh, in_specs=(P(), P(None, AXIS), P()), out_specs=(P(), P(None, AXIS)), check_vma=False
+    )
+
+    def put(tree, spec):
+        where = NamedSharding(mesh, spec)
+        return jax.tree.map(
+            lambda leaf: jax.make_array_from_callback(np.shape(leaf), where, lambda at: np.asarray(leaf)[at]), tree
+        )
+
+    compiled = jax.jit(run, donate_argnums=0)
+    params = init(jax.random.key(0))
+    box, data = [put((params, optimizer.init(params)), P())], put((x, y), P())
+
+    def epoch(order):
+        order = put(order[:, padded].reshape(len(order), len(devices), share), P(None, AXIS))
+        box[0], loss = compiled(box[0], order, data)
+        jax.block_until_ready((box[0], loss))
+
+    return epoch

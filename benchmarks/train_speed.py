@@ -9,12 +9,9 @@ Run: python benchmarks/train_speed.py [--nets seed large conv] [--pairs 9] [--on
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from pathlib import Path
-
-import numpy as np
 
 import dure
 
@@ -22,37 +19,8 @@ dure.configure(cpu_devices=4)
 
 import hand
 import jax
+from alternate import by_dure, by_hand, compare
 from networks import CASES, data, jax_model, keras_model
-
-
-def orders(case, seed=0):
-    rng = np.random.default_rng(seed)
-    steps = case.rows // case.batch
-    while True:
-        yield rng.permutation(case.rows)[: steps * case.batch].reshape(steps, case.batch).astype(np.int32)
-
-
-def by_hand(epoch, case):
-    """A timed epoch of a loop by hand; the shuffle is inside, as it is in Dure's."""
-    order = orders(case)
-
-    def run():
-        start = time.perf_counter()
-        epoch(next(order))
-        return time.perf_counter() - start
-
-    return run
-
-
-def by_dure(model, strategy, case, x, y, **options):
-    """The second epoch of a `Trainer.fit`: by then its rows lie on the device, as those of the loops by hand do."""
-    trainer = dure.Trainer(model, strategy, **options)
-
-    def run():
-        history = trainer.fit(x, y, epochs=2, batch_size=case.batch, verbose=0)
-        return history.epoch_seconds[1]
-
-    return run
 
 
 def by_keras(model, case, x, y):
@@ -71,34 +39,6 @@ def fastest(runs):
     seconds = {name: min(run(), run()) for name, run in runs.items()}
     best = min(seconds, key=seconds.get)
     return best, runs[best]
-
-
-def compare(name, ours, theirs, case, pairs):
-    """Times two programs in alternation and prints the median ratio with its quartiles."""
-    ours(), theirs()
-    ratios, seconds = [], ([], [])
-    for repeat in range(pairs):
-        first, second = (ours, theirs) if repeat % 2 else (theirs, ours)
-        a, b = first(), second()
-        mine, other = (a, b) if repeat % 2 else (b, a)
-        seconds[0].append(mine), seconds[1].append(other)
-        ratios.append(other / mine)
-    low, _, high = statistics.quantiles(ratios, n=4)
-    steps = case.rows // case.batch
-    row = {
-        "name": name,
-        "ratio": statistics.median(ratios),
-        "quartiles": [low, high],
-        "steps_per_s": steps / statistics.median(seconds[0]),
-        "hand_steps_per_s": steps / statistics.median(seconds[1]),
-        "pairs": pairs,
-    }
-    print(
-        f"{name:58s} {row['ratio']:5.2f} [{low:.2f}, {high:.2f}]   "
-        f"{row['steps_per_s']:8,.1f} against {row['hand_steps_per_s']:8,.1f} steps/s",
-        flush=True,
-    )
-    return row
 
 
 def rows_of(case, only):

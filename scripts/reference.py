@@ -67,7 +67,8 @@ def page(title: str, thing: Any) -> str:
 def public(thing: Any) -> Any:
     """Returns the function that a callable package stands for; anything else as it is."""
     if isinstance(thing, ModuleType) and callable(thing):
-        return importlib.import_module(f"{thing.__name__}.inventory").devices
+        module = {"dure.advise": "advise", "dure.devices": "inventory"}[thing.__name__]
+        return getattr(importlib.import_module(f"{thing.__name__}.{module}"), thing.__name__.rpartition(".")[2])
     return thing
 
 

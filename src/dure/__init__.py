@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dure import callbacks as callbacks
     from dure import data as data
     from dure import errors as errors
+    from dure.advise.advise import advise as advise
     from dure.advise.compare import compare as compare
     from dure.cluster.spec import ClusterSpec as ClusterSpec
     from dure.devices.configuration import configure as configure
@@ -38,6 +39,7 @@ __all__ = [
     "SingleDevice",
     "Trainer",
     "__version__",
+    "advise",
     "callbacks",
     "compare",
     "configure",
@@ -49,9 +51,9 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# Name -> (module, attribute). No attribute: the name is that module. `devices` is the package of that name,
-# which can be called: importing any of its modules sets `dure.devices` to it whatever this table says, so it
-# has to be both.
+# Name -> (module, attribute). No attribute: the name is that module. `advise` and `devices` are the packages of that
+# name, which can be called: importing any of their modules sets `dure.devices` to the package whatever this table says,
+# so it has to be both.
 _WHERE: dict[str, tuple[str, str | None]] = {
     "ClusterSpec": ("dure.cluster.spec", "ClusterSpec"),
     "Device": ("dure.devices.inventory", "Device"),
@@ -61,6 +63,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "MultiWorkerMirrored": ("dure.strategy.multi_worker", "MultiWorkerMirrored"),
     "SingleDevice": ("dure.strategy.mirrored", "SingleDevice"),
     "Trainer": ("dure.train.trainer", "Trainer"),
+    "advise": ("dure.advise", None),
     "callbacks": ("dure.callbacks", None),
     "compare": ("dure.advise.compare", "compare"),
     "configure": ("dure.devices.configuration", "configure"),

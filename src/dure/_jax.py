@@ -210,6 +210,9 @@ def join(coordinator: str, size: int, rank: int, *, bind: str, timeout_s: float)
     """
     import jax
 
+    if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ:
+        # It catches SIGTERM, and the process goes on as if nothing had been asked (jaxlib 0.10.2).
+        jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         coordinator,
         size,

@@ -11,6 +11,8 @@ import pytest
 
 import project
 from blocks import Block, blocks
+from dure.advise import calibrate
+from unit.advise.outlooks import calibration
 
 DOCUMENTS = [path for path in project.files() if path.suffix == ".md" and "reference" not in path.parts]
 WITH_CODE = [path for path in DOCUMENTS if "```" in path.read_text(encoding="utf-8")]
@@ -73,8 +75,21 @@ def run(document: Path, folder: Path) -> None:
         assert outcome.returncode == 0, f"{document.name}, block at line {part.line}:\n{said}"
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder of the tests' own, which holds a calibration of this machine: to measure one takes long."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        calibrate.keep(calibration(key=calibrate.known()))
+    return folder
+
+
 @pytest.mark.parametrize("document", WITH_CODE, ids=project.name)
-def test_the_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_document_run(
+    document: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     run(document, tmp_path)
 
 

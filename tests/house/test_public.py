@@ -23,6 +23,7 @@ PUBLIC = [
     "SingleDevice",
     "Trainer",
     "__version__",
+    "advise",
     "callbacks",
     "compare",
     "configure",
@@ -118,30 +119,36 @@ assert "compare" in out.getvalue()
     assert third_party(program) & slow == set()
 
 
+# A package that is a function too, and two of its modules.
 WAYS = [
     "import dure",
-    "import dure.devices",
-    "import dure.devices.names",
-    "from dure import devices",
-    "from dure.devices import names",
-    "import dure.devices.inventory",
-    "import dure; dure.devices",
+    "import dure.{package}",
+    "import dure.{package}.{module}",
+    "from dure import {package}",
+    "from dure.{package} import {module}",
+    "import dure.{package}.{main}",
+    "import dure; dure.{package}",
 ]
 SAME = """
 import sys, dure
-assert dure.devices is sys.modules["dure.devices"]
-assert callable(dure.devices)
-import dure.devices.names
-assert dure.devices.names is sys.modules["dure.devices.names"]
-assert callable(dure.devices)
-from dure import devices
-assert devices is dure.devices
+assert dure.{package} is sys.modules["dure.{package}"]
+assert callable(dure.{package})
+import dure.{package}.{module}
+assert dure.{package}.{module} is sys.modules["dure.{package}.{module}"]
+assert callable(dure.{package})
+from dure import {package}
+assert {package} is dure.{package}
 """
 
 
-@pytest.mark.parametrize("first", WAYS)
-def test_devices_is_a_package_and_a_function_whatever_comes_first(first: str) -> None:
-    ways = [f"{first}\n{second}\n{SAME}" for second in WAYS if second != first]
+@pytest.mark.parametrize("first", range(len(WAYS)))
+@pytest.mark.parametrize(
+    ("package", "module", "main"), [("devices", "names", "inventory"), ("advise", "units", "cost")]
+)
+def test_a_package_is_a_function_too_whatever_comes_first(package: str, module: str, main: str, first: int) -> None:
+    told = [way.format(package=package, module=module, main=main) for way in WAYS]
+    same = SAME.format(package=package, module=module)
+    ways = [f"{told[first]}\n{second}\n{same}" for second in told if second != told[first]]
     forget = "import sys\nfor name in [n for n in sys.modules if n.startswith('dure')]: del sys.modules[name]"
     python("\n".join(itertools.chain.from_iterable((forget, way) for way in ways)))
 
@@ -150,6 +157,14 @@ def test_devices_can_be_called() -> None:
     import dure.devices.inventory
 
     assert dure.devices() == dure.devices.inventory.devices()
+
+
+def test_advice_can_be_called() -> None:
+    from dure.advise.advise import advise
+
+    with pytest.raises(dure.errors.SpecError, match="batch_size is 0"):
+        dure.advise(batch_size=0)
+    assert advise.__doc__
 
 
 def test_the_types_of_the_public_names_are_known(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
 from dure.strategy.mirrored import Mirrored, SingleDevice
+from laws.bench import Row, train
 from laws.networks import normalised
-from laws.strategies import Row, close, train
+from laws.strategies import close
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from laws import strategies
 from laws.networks import normalised
-from laws.strategies import SELDOM, STRATEGIES
+from laws.strategies import EXCHANGING, KERAS, LAYOUTS, SELDOM, STRATEGIES
 
 EACH = [(name, batch) for name, row in STRATEGIES.items() for batch in row.batches]
 ROWS = list(STRATEGIES)
@@ -64,9 +64,9 @@ def test_a_replica_computes_its_share_alone(name: str) -> None:
     strategies.check_rows_computed(STRATEGIES[name])
 
 
-@pytest.mark.parametrize("name", ["mirrored:4", "mirrored:8"])
+@pytest.mark.parametrize("name", KERAS)
 def test_a_keras_network_trains_as_on_one_device(name: str) -> None:
-    strategies.check_keras(STRATEGIES[name])
+    strategies.check_keras(KERAS[name])
 
 
 @pytest.mark.parametrize("name", SELDOM)
@@ -74,9 +74,13 @@ def test_seldom_averages_count_each_example_once(name: str) -> None:
     strategies.check_whatever_the_average(SELDOM[name])
 
 
-@pytest.mark.parametrize("name", ["mirrored:1", "mirrored:4", "local:1", "local:2"])
+@pytest.mark.parametrize("name", EXCHANGING)
 def test_the_compiled_program_exchanges_where_there_are_several(name: str) -> None:
     strategies.check_collectives(STRATEGIES[name])
+
+
+def test_the_layout_in_processes_changes_nothing() -> None:
+    strategies.check_layouts([STRATEGIES[name] for name in LAYOUTS])
 
 
 def test_in_float64_the_numbers_are_those_of_one_device_to_a_millionth_of_a_millionth() -> None:

@@ -24,7 +24,9 @@ def processes(arguments, workers=2):
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     cluster = json.dumps({"worker": [f"127.0.0.1:{port}", *(f"127.0.0.1:{n + 1}" for n in range(1, workers))]})
-    base = configuration.child_environment(configuration.Settings(cpu_devices=1, intra_op_threads=1), os.environ)
+    # Compiled in a hurry: what is under test is what they compute.
+    inherited = {**os.environ, "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false"}
+    base = configuration.child_environment(configuration.Settings(cpu_devices=1, intra_op_threads=1), inherited)
     started = [
         subprocess.Popen(
             [sys.executable, str(PROGRAM), *arguments],

@@ -9,14 +9,18 @@ from dure.advise.cause import replicas
 from dure.advise.record import Settings
 from dure.devices.inventory import Device, fastest
 from dure.errors import SpecError, hint
+from dure.launch.run import MAX_WORKERS
 
 __all__ = ["check_devices", "checked", "strategy_names", "sync_interval", "whole"]
 
-KINDS = ("single", "mirrored")
+NUMBERED = {"mirrored": "devices", "multi-worker": "processes"}
+"""The strategies that take a number, and of what."""
+
+KINDS = ("single", *NUMBERED)
 """The strategies that can be compared."""
 
-MOST = 1024
-"""More replicas than this is a slip of the finger, not a wish."""
+MOST = {"mirrored": 1024, "multi-worker": MAX_WORKERS}
+"""More than this is a slip of the finger, not a wish."""
 
 
 def strategy_names(asked: str | Iterable[str]) -> tuple[str, ...]:
@@ -41,9 +45,8 @@ def strategy_names(asked: str | Iterable[str]) -> tuple[str, ...]:
     for item in asked:
         if not isinstance(item, str):
             raise SpecError(
-                f"strategy {item!r} was given as {type(item).__name__}; each trains in a process of its "
-                "own, which "
-                "an object cannot reach: name it, as in strategies=['single', 'mirrored:2']"
+                f"strategy {item!r} was given as {type(item).__name__}; each trains in a process of its own, which an "
+                "object cannot reach: name it, as in strategies=['single', 'mirrored:2']"
             )
         if item.strip():
             names.append(_name(item.strip()))
@@ -63,19 +66,20 @@ def _name(item: str) -> str:
     kind, colon, number = item.partition(":")
     if kind not in KINDS:
         raise SpecError(
-            f"strategy `{item}` is not known. {hint(kind, KINDS)} Write `single` or `mirrored:N` for N devices."
+            f"strategy `{item}` is not known. {hint(kind, KINDS)} Write `single`, `mirrored:N` for N devices of one "
+            "process, or `multi-worker:N` for N processes."
         )
     if kind == "single":
         if colon:
             raise SpecError(f"strategy `{item}` has a number, and `single` trains on one device; write `single`")
         return kind
+    counted, most = NUMBERED[kind], MOST[kind]
     if not colon:
-        raise SpecError("strategy `mirrored` lacks its number of devices; write it after a colon, as `mirrored:2`")
-    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= MOST:
+        raise SpecError(f"strategy `{kind}` lacks its number of {counted}; write it after a colon, as `{kind}:2`")
+    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= most:
         raise SpecError(
-            f"strategy `{item}` has `{number}` for its number of devices; give a whole number from 1 to "
-            f"{MOST}, as "
-            "in `mirrored:2`"
+            f"strategy `{item}` has `{number}` for its number of {counted}; give a whole number from 1 to {most}, as "
+            f"in `{kind}:2`"
         )
     return f"{kind}:{int(number)}"
 
@@ -93,16 +97,17 @@ def check_devices(strategies: Iterable[str], there: Iterable[Device]) -> None:
     best = [device for device in fastest(there) if device.kind != "cpu" and not device.virtual]
     for strategy in strategies:
         if best and replicas(strategy) > len(best):
+            each = ", one a process" if strategy.startswith("multi-worker") else ""
             names = ", ".join(device.name for device in best)
             raise SpecError(
-                f"strategy `{strategy}` needs {replicas(strategy)} devices, and this machine has {len(best)} of its "
-                f"fastest kind: {names}; ask for fewer, or hide them with the environment variable "
+                f"strategy `{strategy}` needs {replicas(strategy)} devices{each}, and this machine has {len(best)} of "
+                f"its fastest kind: {names}; ask for fewer, or hide them with the environment variable "
                 'JAX_PLATFORMS="cpu" to rehearse on virtual CPU devices'
             )
 
 
 def sync_interval(asked: str | int) -> str | int:
-    """Reads how often the replicas of a mirrored strategy meet.
+    """Reads how often the replicas of a strategy meet.
 
     Args:
         asked: `"step"`, `"epoch"` or a number of steps, also as text.

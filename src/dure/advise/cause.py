@@ -89,7 +89,7 @@ class Split:
 
 
 def replicas(strategy: str) -> int:
-    """How many devices a strategy trains on: 1 for `single`, n for `mirrored:n`."""
+    """How many devices a strategy trains on: 1 for `single`, n for `mirrored:n` and `multi-worker:n`."""
     return int(strategy.partition(":")[2] or 1)
 
 
@@ -104,6 +104,8 @@ def controls(strategy: str, batch_size: int) -> tuple[Control, ...]:
         mirrored:1 at 13 rows
         mirrored:2 at 25 rows without exchange
         mirrored:2 at 25 rows
+        >>> [str(control) for control in controls("multi-worker:2", 25)][2:]
+        ['mirrored:1 at 13 rows', 'multi-worker:2 at 25 rows without exchange', 'multi-worker:2 at 25 rows']
     """
     kind, devices = strategy.partition(":")[0], replicas(strategy)
     full = Control("single", 1, batch_size)
@@ -113,7 +115,8 @@ def controls(strategy: str, batch_size: int) -> tuple[Control, ...]:
     if devices == 1:  # it shares no cores and exchanges nothing: only the strategy is left
         return (full, whole)
     share = -(-batch_size // devices)
-    alone = Control(kind, 1, share)
+    # One process of a multi-worker strategy by itself is a mirror of one device.
+    alone = Control("mirrored", 1, share)
     apart = Control(kind, devices, batch_size, exchange=False)
     return (full, Control("single", 1, share), alone, apart, whole)
 

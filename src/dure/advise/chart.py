@@ -30,6 +30,7 @@ class Bar(NamedTuple):
         high: Its slowest.
         label: The median in words.
         title: All of it in words.
+        forecast: What was predicted; None where nothing was.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Bar(NamedTuple):
     high: float
     label: str
     title: str
+    forecast: float | None = None
 
 
 class Segment(NamedTuple):
@@ -107,9 +109,10 @@ CAUSES = (Cause.BATCH, Cause.STRATEGY, Cause.CORES, Cause.EXCHANGE)
 
 
 def bars(record: Record) -> tuple[Bar, ...]:
-    """The times of all strategies that gave a result."""
+    """The times of all strategies that gave a result, and what was predicted of them."""
     timed = [(n, s, record.seconds(s)) for n, s in enumerate(record.settings.strategies) if record.seconds(s)]
-    longest = max((max(times) for _, _, times in timed), default=1.0) * 1.02
+    told = {name: found.seconds for _, name, _ in timed if (found := record.forecast(name))}
+    longest = max([max(times) for _, _, times in timed] + list(told.values()), default=1.0) * 1.02
     return tuple(
         Bar(
             name,
@@ -118,7 +121,9 @@ def bars(record: Record) -> tuple[Bar, ...]:
             100 * min(times) / longest,
             100 * max(times) / longest,
             seconds_text(statistics.median(times)),
-            f"{name}: {', '.join(map(seconds_text, times))}",
+            f"{name}: {', '.join(map(seconds_text, times))}"
+            + (f"; predicted {seconds_text(told[name])}" if name in told else ""),
+            100 * told[name] / longest if name in told else None,
         )
         for number, name, times in timed
     )

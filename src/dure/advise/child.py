@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from dure.devices import configuration
 
-__all__ = ["INSIDE", "Ended", "environment_for", "run"]
+__all__ = ["INSIDE", "TAIL", "Ended", "Event", "environment_for", "event_of", "run"]
 
 INSIDE = "DURE_TRIAL"
 """The environment variable that says to a process that it is such a child."""
@@ -46,13 +46,16 @@ class Ended:
     tail: tuple[str, ...] = ()
 
 
-def environment_for(cpu_devices: int) -> dict[str, str]:
+def environment_for(cpu_devices: int, *, threads: int | None = None) -> dict[str, str]:
     """The caller's environment and import path for a child with its own number of CPU devices.
 
     Args:
         cpu_devices: Devices to rehearse with where there is no accelerator.
+        threads: Threads of XLA's CPU pool; None leaves what the caller has configured.
     """
     settings = replace(configuration.settings(), cpu_devices=cpu_devices, virtual_gpus=None)
+    if threads is not None:
+        settings = replace(settings, intra_op_threads=threads)
     environment = configuration.child_environment(settings, os.environ)
     environment[INSIDE] = "1"
     environment.setdefault("KERAS_BACKEND", "jax")
@@ -86,8 +89,9 @@ def run(
     environment: Mapping[str, str],
     timeout_s: float,
     on_event: Callable[[Event], None],
+    module: str = "dure.advise.trial",
 ) -> Ended:
-    """Runs `python -m dure.advise.trial` with one request.
+    """Runs a module of this package as a program with one request.
 
     The child has a session of its own, so that Ctrl-C reaches only the caller, who ends it; it watches its
     standard input, so that it also ends when the caller is killed.
@@ -97,13 +101,14 @@ def run(
         environment: Its environment variables; `environment_for` makes them.
         timeout_s: Its deadline, seconds; then it is ended.
         on_event: Called with each event on the way, in this thread.
+        module: The program, which answers by `dure.advise.serve`.
 
     Returns:
         Its result, or why there is none. Whatever is raised meanwhile (Ctrl-C) ends the child first.
     """
     deadline = time.monotonic() + timeout_s
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "dure.advise.trial"],
+    process = subprocess.Popen(  # noqa: S603 - this Python and a module of this package
+        [sys.executable, "-P", "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -130,7 +135,7 @@ def _follow(
     final: dict[str, Event] = {}
 
     def take(line: str) -> None:
-        event = _event(line)
+        event = event_of(line)
         if event is None:
             tail.append(line)
         elif event["event"] in ("result", "error"):
@@ -180,7 +185,7 @@ def _read(process: subprocess.Popen[bytes], pipes: Mapping[IO[bytes], _Lines], d
     return gone
 
 
-def _event(line: str) -> Event | None:
+def event_of(line: str) -> Event | None:
     """The event that a line holds, or None where something else wrote it."""
     if not line.startswith("{"):
         return None

@@ -23,7 +23,7 @@ from dure.errors import SpecError
 
 __all__ = ["STRATEGIES", "Comparison", "compare", "plan"]
 
-STRATEGIES = ("single", "mirrored:1", "mirrored:2")
+STRATEGIES = ("single", "mirrored:1", "mirrored:2", "multi-worker:2")
 """What is compared unless the caller says otherwise."""
 
 
@@ -98,13 +98,13 @@ def compare(
     sync_every: str | int = "step",
     seed: int = 0,
     timeout_s: float = 1800.0,
+    predict: bool = True,
     progress: bool = True,
 ) -> Comparison:
     """Trains a model under several strategies, each in a fresh process, and says what pays and why.
 
-    This process's own devices are not touched: it works from a notebook, and as often as one likes. A script
-    that calls it keeps the call under `if __name__ == "__main__":`, because the fresh processes import the
-    script.
+    This process's own devices are not touched: it works from a notebook, and as often as one likes. A script that
+    calls it keeps the call under `if __name__ == "__main__":`, because the fresh processes import the script.
 
     Args:
         model: `"module:function"`, or the function itself, of no arguments, that returns a compiled Keras
@@ -113,14 +113,17 @@ def compare(
         data: The name of a data set (images become float32 from 0 to 1, in the shape that the model takes);
             `(x, y)` or `((x, y), (x_test, y_test))` with arrays `[rows, ...]`; or a function, or
             `"module:function"`, that returns such arrays.
-        strategies: What to compare: `single` and `mirrored:N`. N devices that are not there are rehearsed on
-            virtual CPU devices, and the table says so.
+        strategies: What to compare: `single`, `mirrored:N` (N devices of one process) and `multi-worker:N` (N
+            processes of this machine). N devices that are not there are rehearsed on virtual CPU devices, and the
+            table says so.
         epochs: Passes over the training rows.
         batch_size: Rows of one global batch.
-        repeat: How many times each strategy trains; every other time in turned-around order.
-        sync_every: How often mirrored replicas meet: `"step"`, a number of steps, or `"epoch"`.
+        repeat: How many times each strategy trains; every other time in turned-around order. With two, one whose
+            first run took twice as long as that of `single` is not run again: repeats scatter far less.
+        sync_every: How often the replicas meet: `"step"`, a number of steps, or `"epoch"`.
         seed: Seed of weights, shuffle and dropout, the same for all.
         timeout_s: What one training run may take, seconds; then it is ended, and named in the result.
+        predict: Whether to predict the times before the runs, from one device and this machine's calibration.
         progress: Whether to write a line to stderr when a run begins and ends.
 
     Returns:
@@ -139,7 +142,7 @@ def compare(
         ...
         dure.errors.SpecError: strategy `mirored:2` is not known. Did you mean `mirrored`? ...
     """
-    options = Settings("", "", (), batch_size, epochs, repeat, sync_every, seed, timeout_s)
+    options = Settings("", "", (), batch_size, epochs, repeat, sync_every, seed, timeout_s, predict)
     say = _print if progress else _keep_silent
     asked = plan(model, data, strategies, options, command=_call(model, data, strategies, options))
     comparison = Comparison(measure(asked, say))
@@ -164,8 +167,7 @@ def plan(model: object, data: object, strategies: str | Iterable[str], options: 
     """
     if os.environ.get(child.INSIDE):
         raise SpecError(
-            "`dure.compare` was called by a process that itself trains for a comparison: it imports the "
-            "script for "
+            "`dure.compare` was called by a process that itself trains for a comparison: it imports the script for "
             'its model. Put the call under `if __name__ == "__main__":`'
         )
     checked = ask.checked(replace(options, strategies=ask.strategy_names(strategies)))
@@ -206,6 +208,7 @@ def _call(model: object, data: object, strategies: str | Iterable[str], options:
     shown = ["None" if model is None else _shown(model), _shown(data), f"strategies={_shown(strategies)}"]
     names = ("epochs", "batch_size", "repeat", "sync_every", "seed")
     shown += [f"{name}={getattr(options, name)!r}" for name in names]
+    shown += [] if options.predicts else ["predict=False"]
     return f"dure.compare({', '.join(shown)})"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from dure.launch.board import Phase
 from dure.models.adapt import pure
 from dure.models.pure import Batch, PureModel
 from dure.strategy.base import Feed, Runner, Strategy
@@ -36,6 +37,14 @@ class _Lane:
     def start(self, count: int) -> None:
         """Dispatches steps; returns before they are done."""
         self.placed, self.metrics = self.runner.train(self.placed, self.metrics, self.feed, 0, count)
+
+    def agree(self, seconds: float) -> float:
+        """The most that any of the runner's processes says: all of them must run the same number of steps."""
+        watch = self.runner.watch
+        watch.enter(Phase.COLLECTIVE, 0)
+        most = max(self.runner.group.each("seconds", seconds))
+        watch.enter(Phase.USER, 0)
+        return float(most)
 
 
 def step_seconds(
@@ -76,12 +85,13 @@ def step_seconds(
         jax.block_until_ready([(lane.placed, lane.metrics) for lane in lanes])
         return time.perf_counter() - begin
 
+    agreed = lanes[0].agree
     window(1)  # compiles
     count = 1
-    while (seconds := window(count)) < WINDOW_S / 2 and count < STEPS:
+    while (seconds := agreed(window(count))) < WINDOW_S / 2 and count < STEPS:
         count = min(STEPS, max(count * 2, int(count * WINDOW_S / max(seconds, 1e-6))))
-    windows, end = [seconds / count], time.perf_counter() + measure_s
-    while time.perf_counter() < end:
+    windows, begin = [seconds / count], time.perf_counter()
+    while agreed(time.perf_counter() - begin) < measure_s:
         windows.append(window(count) / count)
     step_s = lower_quartile(windows)
     return step_s if sync_steps is None else step_s + _meeting_seconds(lanes[0]) / sync_steps

@@ -10,9 +10,9 @@ from typing import Any
 
 from dure.errors import SpecError
 
-__all__ = ["Control", "Failure", "Facts", "Machine", "Probe", "Record", "Settings", "Trial"]
+__all__ = ["Control", "Failure", "Facts", "Forecast", "Machine", "Probe", "Record", "Settings", "Trial"]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the dictionary form; a reader refuses another one."""
 
 
@@ -23,13 +23,14 @@ class Settings:
     Attributes:
         model: The model in words, as `module:function` or `the seed network`.
         data: The data in words.
-        strategies: As `single` or `mirrored:2`, in the order asked.
+        strategies: As `single`, `mirrored:2` or `multi-worker:2`, in the order asked.
         batch_size: Rows of one global batch.
         epochs: Passes over the training rows.
-        repeat: How many times each strategy trains.
+        repeat: How many times each strategy trains; fewer where the first run settles it.
         sync_every: `step`, `epoch` or a number of steps.
         seed: Seed of weights, shuffle and dropout.
         timeout_s: Deadline of one child process, seconds.
+        predicts: Whether times are predicted before they are measured.
     """
 
     model: str
@@ -41,6 +42,7 @@ class Settings:
     sync_every: str | int = "step"
     seed: int = 0
     timeout_s: float = 1800.0
+    predicts: bool = True
 
     @property
     def base(self) -> str:
@@ -95,12 +97,14 @@ class Trial:
         steps: Updates made.
         step_s: Seconds a step once it was compiled.
         first_step_s: Seconds from calling `fit` until the first updates were there.
-        peak_bytes: The most resident memory the process had.
+        peak_bytes: The most resident memory that its process had; of several, the sum.
         devices: How many devices trained.
         kind: Their kind: `cpu`, `gpu`.
         virtual: Whether several of them share one piece of hardware.
         metrics: What `evaluate` said on the test rows.
         curve: Points (updates, seconds since `fit` began, mean training loss since the point before).
+        ready_s: Seconds from the start of its process until `fit` was called: imports, data, model, and the joining of
+            several processes. `seconds` leaves it out.
     """
 
     strategy: str
@@ -115,6 +119,7 @@ class Trial:
     virtual: bool = False
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     curve: tuple[tuple[int, float, float], ...] = ()
+    ready_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -122,8 +127,8 @@ class Control:
     """A measuring run: what differs between two controls is what their difference in time measures.
 
     Attributes:
-        kind: `single` or `mirrored`.
-        devices: How many.
+        kind: `single`, `mirrored` or `multi-worker`.
+        devices: How many; of `multi-worker` in as many processes.
         batch_size: Rows of one global batch.
         exchange: Whether the devices exchange anything; without it each trains its own copy on a share, at the
             same time as the others.
@@ -163,6 +168,25 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a strategy was predicted to take before it ran, from a step of one device and the machine's calibration.
+
+    Attributes:
+        strategy: As asked.
+        seconds: What `Trial.seconds` is.
+        step_s: What `Trial.step_s` is.
+        cause: What was to cost the most beyond an n-th of one device's step, in words; empty where nothing stands out.
+        is_extrapolated: Whether it rests on numbers outside what was measured.
+    """
+
+    strategy: str
+    seconds: float
+    step_s: float
+    cause: str = ""
+    is_extrapolated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """A child process that gave no result.
 
@@ -194,6 +218,8 @@ class Record:
         began: When, as ISO 8601 text.
         took_s: How long the whole comparison took, seconds.
         interrupted: Whether it was stopped before its end.
+        forecasts: What was predicted, one a strategy; those of which nothing can be said are missing.
+        unpredicted: Why something was not predicted, in words; empty where nothing is missing.
     """
 
     settings: Settings
@@ -206,6 +232,8 @@ class Record:
     began: str = ""
     took_s: float = 0.0
     interrupted: bool = False
+    forecasts: tuple[Forecast, ...] = ()
+    unpredicted: str = ""
 
     def of(self, strategy: str) -> tuple[Trial, ...]:
         """The training runs of one strategy, in the order of their repeats."""
@@ -218,6 +246,25 @@ class Record:
     def probe(self, control: Control) -> Probe | None:
         """What a control measured, or None where it did not run."""
         return next((probe for probe in self.probes if probe.control == control), None)
+
+    def forecast(self, strategy: str) -> Forecast | None:
+        """What a strategy was predicted to take, or None where nothing was said."""
+        return next((forecast for forecast in self.forecasts if forecast.strategy == strategy), None)
+
+    def error(self, strategy: str) -> float | None:
+        """How far the prediction of a strategy's seconds was off, as a share of what was measured; above 0 is too long.
+
+        Returns:
+            None where it was not predicted, or not measured.
+
+        Example:
+            >>> ran, said = Trial("single", 0, 8.0, 100, 0.07, 1.0, 2**20, 1), Forecast("single", 9.0, 0.08)
+            >>> settings = Settings("m:f", "digits", ("single",), batch_size=25, epochs=1)
+            >>> Record(settings, trials=(ran,), forecasts=(said,)).error("single")
+            0.125
+        """
+        forecast, times = self.forecast(strategy), self.seconds(strategy)
+        return forecast.seconds / statistics.median(times) - 1 if forecast and times else None
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain values that JSON can carry.
@@ -238,8 +285,7 @@ class Record:
         """
         if values.get("format") != FORMAT:
             raise SpecError(
-                f"a comparison of format {values.get('format')!r} was given, this version reads format "
-                f"{FORMAT}; "
+                f"a comparison of format {values.get('format')!r} was given, this version reads format {FORMAT}; "
                 "measure again with `dure compare`, or read it with the version that wrote it"
             )
         settings = dict(values["settings"])
@@ -255,6 +301,8 @@ class Record:
             began=values["began"],
             took_s=values["took_s"],
             interrupted=values["interrupted"],
+            forecasts=tuple(Forecast(**forecast) for forecast in values["forecasts"]),
+            unpredicted=values["unpredicted"],
         )
 
 

@@ -1,4 +1,4 @@
-"""A comparison as a page: one HTML file that needs no network and no script."""
+"""A comparison, or a piece of advice, as a page: one HTML file that needs no network and no script."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 import jinja2
 import markupsafe
 
-from dure.advise import chart, table
+from dure.advise import chart, landscape, listing, table
+from dure.advise.counsel import Counsel
 from dure.advise.quantity import bytes_text, seconds_text
 from dure.advise.record import Record
 from dure.advise.verdict import Outcome, judge
 from dure.errors import SpecError
 
-__all__ = ["check_writable", "fragment", "page", "write"]
+__all__ = ["advice_fragment", "advice_page", "check_writable", "fragment", "page", "write"]
 
 
 def page(record: Record) -> str:
@@ -54,6 +55,7 @@ def page(record: Record) -> str:
 
 def fragment(record: Record) -> str:
     """Table and verdict as a piece of HTML for a notebook's cell."""
+    judged = judge(record)
     return (
         _templates()
         .get_template("fragment.html.jinja")
@@ -61,7 +63,55 @@ def fragment(record: Record) -> str:
             headings=table.headings(record),
             rows=table.rows(record),
             notes=table.notes(record),
-            judged=judge(record),
+            headline=judged.headline,
+            paragraphs=[*(judgement.text for judgement in judged.judgements), *judged.remarks],
+        )
+    )
+
+
+def advice_page(advice: Counsel) -> str:
+    """The whole report of advice. Every value is escaped, wherever it comes from.
+
+    Args:
+        advice: worked out.
+
+    Returns:
+        HTML with its style and drawings inside.
+    """
+    drawings = [landscape.against_batch(advice), landscape.against_devices(advice)]
+    return (
+        _templates()
+        .get_template("advice.html.jinja")
+        .render(
+            advice=advice,
+            outlook=advice.outlook,
+            headings=listing.HEADINGS,
+            rows=listing.rows(advice),
+            lines=advice.lines,
+            notes=listing.notes(advice.outlook),
+            drawings=[drawn for drawn in drawings if drawn],
+            size=landscape,
+            seconds_text=seconds_text,
+        )
+    )
+
+
+def advice_fragment(advice: Counsel) -> str:
+    """Table and words of advice as a piece of HTML for a notebook's cell.
+
+    Args:
+        advice: worked out.
+    """
+    changes = [f"What would change the answer: {text}" for text in advice.changes]
+    return (
+        _templates()
+        .get_template("fragment.html.jinja")
+        .render(
+            headings=listing.HEADINGS,
+            rows=listing.rows(advice),
+            notes=listing.notes(advice.outlook),
+            headline=advice.headline,
+            paragraphs=[*advice.reasons, *changes, *advice.remarks],
         )
     )
 

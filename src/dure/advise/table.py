@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import statistics
 import textwrap
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.text import Text
 
 from dure.advise.quantity import bytes_text, count_text, seconds_text
-from dure.advise.record import Record
+from dure.advise.record import Record, Trial
 from dure.advise.verdict import score
 
-__all__ = ["Row", "footer", "headings", "notes", "rows", "terminal", "text"]
+__all__ = ["Row", "footer", "headings", "notes", "off_text", "predicted", "rows", "terminal", "text"]
 
 WIDTH = 80
 """Columns that the text form never exceeds."""
@@ -29,13 +30,16 @@ class Row(NamedTuple):
     first_step: str
     memory: str
     result: str
+    predicted: str
+    error: str
 
 
 def headings(record: Record) -> Row:
     """The line above the rows; the last one says which metric of the test rows it holds."""
-    names = [name for strategy in record.settings.strategies if (name := score(record, strategy)[0])]
-    result = "test loss" if names and "acc" not in names[0] else "test acc"
-    return Row("strategy", "devices", "time", "ratio", "steps/s", "1st step", "memory", result)
+    scores = [name for strategy in record.settings.strategies if (name := score(record, strategy)[0])]
+    result = "test loss" if scores and "acc" not in scores[0] else "test acc"
+    names = ("strategy", "devices", "time", "ratio", "steps/s", "start", "memory", result, "predicted", "error")
+    return Row(*names)
 
 
 def rows(record: Record) -> tuple[Row, ...]:
@@ -43,10 +47,11 @@ def rows(record: Record) -> tuple[Row, ...]:
     lines = []
     base = record.seconds(record.settings.base)
     for strategy in record.settings.strategies:
-        trials = record.of(strategy)
+        trials, said = record.of(strategy), record.forecast(strategy)
+        predicted = seconds_text(said.seconds) if said else "-"
         if not trials:
             state = "failed" if any(f.strategy == strategy for f in record.failures) else "not run"
-            lines.append(Row(strategy, state, *["-"] * 6))
+            lines.append(Row(strategy, state, "-", "-", "-", "-", "-", "-", predicted, "-"))
             continue
         seconds = statistics.median(record.seconds(strategy))
         ratio = f"{seconds / statistics.median(base):.2f}" if base else "-"
@@ -54,52 +59,112 @@ def rows(record: Record) -> tuple[Row, ...]:
         lines.append(
             Row(
                 strategy,
-                f"{trials[0].devices} {'virtual ' if trials[0].virtual else ''}{trials[0].kind}",
+                _devices(trials[0]),
                 seconds_text(seconds),
                 ratio,
                 count_text(1 / statistics.median([trial.step_s for trial in trials])),
                 seconds_text(statistics.median([trial.first_step_s for trial in trials])),
                 bytes_text(max(trial.peak_bytes for trial in trials)),
                 "-" if result is None else f"{result:.4f}",
+                predicted,
+                off_text(record.error(strategy)),
+            )
+        )
+    return tuple(lines)
+
+
+def _devices(trial: Trial) -> str:
+    """How many devices trained, and of what kind."""
+    if trial.virtual and trial.strategy.startswith("multi-worker"):
+        return f"{trial.devices} processes"
+    return f"{trial.devices} {'virtual ' if trial.virtual else ''}{trial.kind}"
+
+
+def off_text(error: float | None) -> str:
+    """How far a prediction was off, in percent and with its sign; a dash where that is not known.
+
+    Example:
+        >>> off_text(0.123), off_text(-0.004), off_text(None)
+        ('+12 %', '0 %', '-')
+    """
+    if error is None:
+        return "-"
+    percent = round(error * 100)
+    return f"{percent:+} %" if percent else "0 %"
+
+
+def predicted(record: Record) -> tuple[tuple[str, ...], ...]:
+    """What was predicted beside what was measured: headings, then a line a strategy; nothing where nothing was said."""
+    if not record.forecasts:
+        return ()
+    lines = [("strategy", "predicted", "time", "error", "predicted step", "step", "error")]
+    for strategy in record.settings.strategies:
+        said, trials = record.forecast(strategy), record.of(strategy)
+        times, steps = record.seconds(strategy), [trial.step_s for trial in trials]
+        step_s = statistics.median(steps) if steps else None
+        lines.append(
+            (
+                strategy,
+                seconds_text(said.seconds) if said else "-",
+                seconds_text(statistics.median(times)) if times else "-",
+                off_text(record.error(strategy)),
+                seconds_text(said.step_s) if said else "-",
+                seconds_text(step_s) if step_s else "-",
+                off_text(said.step_s / step_s - 1 if said and step_s else None),
             )
         )
     return tuple(lines)
 
 
 def text(record: Record) -> str:
-    """The table and its footer as plain text, at most 80 columns wide.
+    """The table, what was predicted beside it, and the footer as plain text, at most 80 columns wide.
 
     A strategy's name that is too long for the line is cut and ends in a tilde.
     """
-    body = _body(record)
-    rule = "-" * max(len(line) for line in body)
-    return "\n".join([body[0], rule, *body[1:], rule, *footer(record)])
+    lines: list[str] = []
+    for body in _bodies(record):
+        rule = "-" * max(len(line) for line in body)
+        lines += [*([""] if lines else []), body[0], rule, *body[1:], rule]
+    return "\n".join([*lines, *footer(record)])
 
 
 def terminal(record: Record) -> Text:
     """The same for a terminal that has colours: the fastest green, what failed red, the footer dim."""
     timed = {s: statistics.median(times) for s in record.settings.strategies if (times := record.seconds(s))}
     fastest = min(timed, key=lambda strategy: timed[strategy], default="")
-    heading, *body = _body(record)
-    shown = Text(f"{heading}\n", style="bold")
-    shown.append("\u2500" * max(len(line) for line in [heading, *body]) + "\n", style="not bold dim")
-    for strategy, line in zip(record.settings.strategies, body, strict=True):
-        style = "red" if strategy not in timed else "green" if strategy == fastest else ""
-        shown.append(f"{line}\n", style=f"not bold {style}".strip())
-    return shown.append("\n" + "\n".join(footer(record)), style="not bold dim")
+    shown = Text()
+    for heading, *body in _bodies(record):
+        shown.append(f"{heading}\n", style="bold")
+        shown.append("\u2500" * max(len(line) for line in [heading, *body]) + "\n", style="dim")
+        for strategy, line in zip(record.settings.strategies, body, strict=True):
+            style = "red" if strategy not in timed else "green" if strategy == fastest else ""
+            shown.append(f"{line}\n", style=style)
+        shown.append("\n")
+    return shown.append("\n".join(footer(record)), style="dim")
 
 
-def _body(record: Record) -> list[str]:
-    """The headings and a line a strategy, in columns."""
-    lines = [headings(record), *rows(record)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(Row._fields))]
-    widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1))
+def _bodies(record: Record) -> list[list[str]]:
+    """The headings and a line a strategy, in columns: what was measured, then what was predicted."""
+    measured = [line[: Row._fields.index("predicted")] for line in (headings(record), *rows(record))]
+    tables = [measured, predicted(record)]
+    return [_columns(lines, left=2 if lines is measured else 1) for lines in tables if lines]
+
+
+def _columns(lines: Sequence[Sequence[str]], *, left: int) -> list[str]:
+    """Lines of cells in columns, the first ones set to the left; closer where they need the room."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    # One column less between those to the left, whose cells seldom fill their width.
+    tight = max(0, sum(widths) + 2 * (len(widths) - 1) - WIDTH)
+    gaps = [" " if place < tight else "  " for place in range(len(widths) - 1)]
+    widths[0] = max(1, min(widths[0], WIDTH - sum(widths[1:]) - len("".join(gaps))))
     body = []
-    for line in lines:
-        name = line.strategy if len(line.strategy) <= widths[0] else f"{line.strategy[: widths[0] - 1]}~"
-        cells = [name.ljust(widths[0]), line.devices.ljust(widths[1])]
-        cells += [cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)]
-        body.append("  ".join(cells).rstrip())
+    for first, *others in lines:
+        name = first if len(first) <= widths[0] else f"{first[: widths[0] - 1]}~"
+        cells = [
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip([name, *others], widths, strict=True))
+        ]
+        body.append("".join(map("".join, zip(cells, [*gaps, ""], strict=True))).rstrip())
     return body
 
 
@@ -117,13 +182,33 @@ def notes(record: Record) -> list[str]:
         f"Trained: {settings.model} on {settings.data}{rows_text}; {passes}.",
         f"{_repeats(record)}.",
     ]
+    sentences += _starts(record)
+    if record.forecasts:
+        sentences.append("Predicted before the runs, from steps of one device and this machine's calibration.")
+    if record.unpredicted:
+        sentences.append(f"Not predicted: {record.unpredicted.rstrip('.')}.")
     return [note for note in [*sentences, facts.note] if note]
 
 
+def _starts(record: Record) -> list[str]:
+    """What a user waits for before `fit`, which the times leave out."""
+    ready = {
+        strategy: statistics.median([trial.ready_s for trial in trials])
+        for strategy in record.settings.strategies
+        if (trials := record.of(strategy)) and all(trial.ready_s for trial in trials)
+    }
+    if not ready:
+        return []
+    first, last = (choose(ready, key=lambda strategy: ready[strategy]) for choose in (min, max))
+    spans = [f"{seconds_text(ready[strategy])} ({strategy})" for strategy in dict.fromkeys((first, last))]
+    return [f"Starting, importing and reading data is not in the times: {' to '.join(spans)}."]
+
+
 def _repeats(record: Record) -> str:
-    counts = {len(record.of(strategy)) for strategy in record.settings.strategies} - {0}
+    counts = {strategy: count for strategy in record.settings.strategies if (count := len(record.of(strategy)))}
     if not counts:
         return "Nothing was measured"
-    runs = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-    words = "One run of each" if runs == "1" else f"Median of {runs} runs of each, the order turned around in between"
-    return f"{words}; ratio of times to {record.settings.base}"
+    most = max(counts.values())
+    words = "One run of each" if most == 1 else f"Median of {most} runs of each, the order turned around in between"
+    fewer = [f"{strategy} of {count}" for strategy, count in counts.items() if count < most]
+    return f"{words}{''.join(f', {one}' for one in fewer)}; ratio of times to {record.settings.base}"

@@ -106,16 +106,17 @@ def ratio_interval(times: tuple[float, ...], base: tuple[float, ...]) -> tuple[f
 
     Returns:
         Ratio of the medians, and the least and largest ratio of any repeat of one to any repeat of the
-        other. Where nothing was repeated, 5 % either way.
+        other. Where one of them was not repeated, at least 5 % either way.
 
     Example:
         >>> ratio_interval((2.0, 2.2), (1.0, 1.1))
         (2.0, 1.8181818181818181, 2.2)
     """
     ratio = statistics.median(times) / statistics.median(base)
-    if len(times) == 1 and len(base) == 1:
-        return ratio, ratio * (1 - ONE_RUN_NOISE), ratio * (1 + ONE_RUN_NOISE)
-    return ratio, min(times) / max(base), max(times) / min(base)
+    low, high = min(times) / max(base), max(times) / min(base)
+    if len(times) == 1 or len(base) == 1:
+        return ratio, min(low, ratio * (1 - ONE_RUN_NOISE)), max(high, ratio * (1 + ONE_RUN_NOISE))
+    return ratio, low, high
 
 
 def _against(record: Record, strategy: str) -> Judgement:
@@ -188,8 +189,10 @@ def _result_text(record: Record, strategy: str, outcome: Outcome, ratios: tuple[
     base, (ratio, low, high) = record.settings.base, ratios
     times, base_times = record.seconds(strategy), record.seconds(base)
     took = f"{seconds_text(statistics.median(times))} against {seconds_text(statistics.median(base_times))}"
-    runs = min(len(times), len(base_times))
+    runs, most = sorted((len(times), len(base_times)))
     sure = f"{low:.2f} to {high:.2f} over {runs} repeats" if runs > 1 else "one run each, taken to be 5 % off"
+    if runs == 1 and most > 1:
+        sure = f"{low:.2f} to {high:.2f}, one run against {most}"
     if outcome is Outcome.SAME:
         return f"{strategy} and {base}: no difference that this run can show ({took}, ratio {ratio:.2f}; {sure})."
     factor = f"{ratio:.2f} times as long as {base}"
@@ -238,16 +241,28 @@ def _cause_text(record: Record, strategy: str, parts: Split | None, main: Part |
             f"{percent_text(parts.share_s / parts.single_s)} of their time"
         ),
         Cause.CORES: _sharing(record, parts),
-        Cause.EXCHANGE: "the devices wait for one another and combine what they found",
+        Cause.EXCHANGE: _exchanging(parts),
     }
     return f"The largest cause: {main.cause.value}, {share}: {explained[main.cause]}."
+
+
+def _exchanging(parts: Split) -> str:
+    """What the exchange is."""
+    if _has_processes(parts.strategy):
+        return "the processes send one another what they found, and wait for it"
+    return "the devices wait for one another and combine what they found"
+
+
+def _has_processes(strategy: str) -> bool:
+    return strategy.startswith("multi-worker")
 
 
 def _sharing(record: Record, parts: Split) -> str:
     """Why devices at work at the same time slow each other down."""
     if any(trial.virtual for trial in record.of(parts.strategy)):
         cores = f"the {record.machine.cores} cores" if record.machine.cores > 1 else "the cores"
-        return f"{parts.devices} virtual devices share {cores} of this machine"
+        who = "processes" if _has_processes(parts.strategy) else "virtual devices"
+        return f"{parts.devices} {who} share {cores} of this machine"
     return "devices at work at the same time slow each other down"
 
 
@@ -277,8 +292,11 @@ def _advice_text(record: Record, strategy: str, main: Part | None, outcome: Outc
         advice = "train for longer (`--epochs`): the start is paid once"
     elif any(trial.virtual for trial in record.of(strategy)):
         advice = "this part falls away on devices of their own: virtual ones rehearse a program, not its speed"
+        if _has_processes(strategy):
+            advice = "this part falls away on machines of their own (`dure run --nodes`)"
         if devices > record.machine.cores > 0:
-            advice += f"; here use no more devices than the {record.machine.cores} cores"
+            what = "processes" if _has_processes(strategy) else "devices"
+            advice += f"; here use no more {what} than the {record.machine.cores} cores"
     else:
         advice = "try fewer devices, or devices that share no bus and no memory"
     if outcome is Outcome.FASTER:
@@ -298,12 +316,19 @@ def _missing_text(record: Record, missing: str, strategy: str) -> str:
 def _remarks(record: Record) -> list[str]:
     """What a reader has to know besides: virtual devices, another result, failed repeats."""
     remarks = []
-    virtual = [s for s in record.settings.strategies if any(trial.virtual for trial in record.of(s))]
+    shared = [s for s in record.settings.strategies if any(trial.virtual for trial in record.of(s))]
+    virtual = " and ".join(strategy for strategy in shared if not _has_processes(strategy))
     if virtual:
-        names = " and ".join(virtual)
         remarks.append(
-            f"Rehearsal: the devices of {names} are virtual and share one processor. Devices of their own would not."
+            f"Rehearsal: the devices of {virtual} are virtual and share one processor. Devices of their own would not."
         )
+    processes = " and ".join(strategy for strategy in shared if _has_processes(strategy))
+    if processes:
+        remarks.append(
+            f"The processes of {processes} share this machine's cores and exchange through its memory. Machines of "
+            "their own would not share cores, and would exchange over a network, which takes longer."
+        )
+    remarks += _foretold(record)
     remarks += _differing_results(record)
     remarks += _unexplained(record)
     failed = [failure for failure in record.failures if failure.strategy and record.of(failure.strategy)]
@@ -311,6 +336,30 @@ def _remarks(record: Record) -> list[str]:
     if record.interrupted:
         remarks.append("The comparison was stopped before its end: this is what was measured so far.")
     return remarks
+
+
+def _foretold(record: Record) -> list[str]:
+    """How far off the predictions were, and whether they named the strategy that turned out to be the fastest."""
+    strategies = record.settings.strategies
+    errors = {strategy: error for strategy in strategies if (error := record.error(strategy)) is not None}
+    if not errors:
+        return []
+    worst = max(errors, key=lambda strategy: abs(errors[strategy]))
+    foretold, times = record.forecast(worst), record.seconds(worst)
+    assert foretold is not None  # it has an error
+    text = (
+        f"Predicted before the runs: {worst} was the farthest off, with {seconds_text(foretold.seconds)} against "
+        f"{seconds_text(statistics.median(times))} measured ({errors[worst] * 100:+.0f} %)"
+    )
+    if len(errors) > 1:
+        said = {strategy: forecast.seconds for strategy in errors if (forecast := record.forecast(strategy))}
+        took = {strategy: record.seconds(strategy) for strategy in errors}
+        first, fastest = min(said, key=lambda s: said[s]), min(took, key=lambda s: statistics.median(took[s]))
+        # Those that this run cannot tell apart have no order that a prediction could get wrong.
+        right = ratio_interval(took[first], took[fastest])[1] <= 1 + SAME
+        turned_out = "none was shown to be faster" if right else f"{fastest} was"
+        text += f"; {first} was predicted to be the fastest, and {turned_out}"
+    return [f"{text}."]
 
 
 def _differing_results(record: Record) -> list[str]:

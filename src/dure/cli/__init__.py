@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "load", "main"]
 # What `dure --help` says of each command, kept here so that help comes at once: a command's own module may
 # take JAX.
 COMMANDS = {
+    "advise": "Say what several devices would give, before any of them trains.",
     "compare": "Train one model under several strategies; say what pays, and why.",
     "devices": "List the devices of this machine, and what is missing to use one.",
     "run": "Run a script as several workers; name who is stuck or dead, and end all.",

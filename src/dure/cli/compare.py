@@ -35,14 +35,18 @@ def compare(
         typer.Option(metavar="NAME|MODULE:FUNCTION", help="A named data set, or a function that returns arrays."),
     ] = "fashion_mnist",
     strategies: Annotated[
-        str, typer.Option(metavar="LIST", help="What to compare: single, mirrored:N, with commas.")
+        str, typer.Option(metavar="LIST", help="What to compare: single, mirrored:N, multi-worker:N, with commas.")
     ] = ",".join(STRATEGIES),
     batch_size: Annotated[int, typer.Option(help="Rows of one global batch.")] = 25,
     epochs: Annotated[int, typer.Option(help="Passes over the training rows.")] = 10,
-    repeat: Annotated[int, typer.Option(help="How many times each strategy trains.")] = 2,
-    sync_every: Annotated[str, typer.Option(metavar="step|N|epoch", help="How often mirrored replicas meet.")] = "step",
+    repeat: Annotated[
+        int,
+        typer.Option(help="How often each strategy trains; 2 spares what is slow at first the second."),
+    ] = 2,
+    sync_every: Annotated[str, typer.Option(metavar="step|N|epoch", help="How often the replicas meet.")] = "step",
     seed: Annotated[int, typer.Option(help="Seed of weights, shuffle and dropout.")] = 0,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="What one training run may take.")] = 1800.0,
+    predict: Annotated[bool, typer.Option(help="Predict the times before the runs, and show how far off.")] = True,
     out: Annotated[Path, typer.Option(metavar="PATH", help="The report to write.")] = Path("dure-report.html"),
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document in place of table and verdict.")
@@ -50,13 +54,14 @@ def compare(
 ) -> None:
     """Train one model under several strategies; say what pays, and why.
 
-    Each strategy trains in a fresh process. Short measuring runs then show where a step's time goes. The
-    table and the verdict are printed, and a report is written that opens in any browser without a network.
+    Each strategy trains in a fresh process, or in several. What it will take is predicted before, from a step of one
+    device and this machine's calibration. Short measuring runs then show where a step's time goes. The table and the
+    verdict are printed, and a report is written that opens in any browser without a network.
     """
     check_writable(out)
     if "" not in sys.path:
         sys.path.insert(0, "")  # `--model module:function` is looked for in the current folder, as by `python -m`
-    options = Settings("", "", (), batch_size, epochs, repeat, sync_every, seed, timeout)
+    options = Settings("", "", (), batch_size, epochs, repeat, sync_every, seed, timeout, predict)
     command = shlex.join(["dure", *sys.argv[1:]])
     record = measure(plan(model, data, strategies, options, command=command), _progress)
     comparison = Comparison(record)

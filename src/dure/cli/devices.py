@@ -23,9 +23,20 @@ _GPU_TITLES = ("compute", "driver", "CUDA")
 
 
 def devices(
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure what they do, by themselves and together: about 10 s.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
 ) -> None:
-    """List the devices of this machine, and what is missing to use one."""
+    """List the devices of this machine, and what is missing to use one.
+
+    With --calibrate they are measured, in processes of their own, and the figures kept in the user's cache folder for
+    `dure advise` and `dure compare`: what starting a program takes, operations and bytes a second, and what an
+    all-reduce takes between devices and between processes.
+    """
+    if calibrate:
+        _calibrate(as_json)
+        return
     here, missing = list_devices(), list_unusable()
     if as_json:
         record = {"devices": [asdict(one) for one in here], "unusable": [one._asdict() for one in missing]}
@@ -36,6 +47,20 @@ def devices(
     else:
         typer.echo(plain(rows(here)))
     for line in remarks(here, missing):
+        typer.echo(line)
+
+
+def _calibrate(as_json: bool) -> None:
+    """Measures this machine anew and prints what was found."""
+    # Imported here: the list needs none of it.
+    from dure.advise import figures
+    from dure.advise.calibrate import cache_file, measured_anew
+
+    found, is_kept = measured_anew(lambda line: typer.echo(line, err=True))
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+        return
+    for line in figures.lines(found, str(cache_file(found.key)) if is_kept else ""):
         typer.echo(line)
 
 

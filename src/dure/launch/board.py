@@ -7,13 +7,15 @@ words stay there when it is stopped or killed.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import mmap
 import os
 import struct
+import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
@@ -83,6 +85,10 @@ class Board:
     def __init__(self, memory: mmap.mmap, pid: int) -> None:
         self._memory = memory
         self._pid = pid
+        self._lock = threading.Lock()
+        self._said = (Phase.START, 0)
+        self._thread: int | None = None
+        self._waiting: list[int] = []
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Self:
@@ -123,7 +129,10 @@ class Board:
                 f"asked for the board {Path(path).name!r}, a file of {size_bytes} bytes; a board of this version has "
                 f"{SIZE_BYTES} and starts with {_HEAD.decode()}. Start the script with `dure run`, or unset {VARIABLE}"
             )
-        return cls(memory, os.getpid())
+        board = cls(memory, os.getpid())
+        record = board.read()
+        board._said = (record.phase, record.step)
+        return board
 
     def enter(self, phase: Phase, step: int) -> None:
         """Says what this process is about to do; takes about a microsecond.
@@ -132,6 +141,38 @@ class Board:
             phase: what.
             step: training steps done.
         """
+        with self._lock:
+            self._said, self._thread = (phase, step), threading.get_ident()
+            self._write(self._shown(), step)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Says that this thread waits for other processes, until the end of the block; then what was said before.
+
+        A thread that loads data may wait too: that counts while the one that trains waits for the data.
+        """
+        thread = threading.get_ident()
+        self._change(self._waiting.append, thread)
+        try:
+            yield
+        finally:
+            self._change(self._waiting.remove, thread)
+
+    def _change(self, change: Callable[[int], None], thread: int) -> None:
+        with self._lock:
+            before = self._shown()
+            change(thread)
+            # What is said already stays as it is, with its time.
+            if self._shown() is not before:
+                self._write(self._shown(), self._said[1])
+
+    def _shown(self) -> Phase:
+        """What is to be read: that it waits, where it does."""
+        phase = self._said[0]
+        waits = any(phase is Phase.DATA or self._thread in (None, thread) for thread in self._waiting)
+        return Phase.COLLECTIVE if waits else phase
+
+    def _write(self, phase: Phase, step: int) -> None:
         # The number comes from the file, since a script and its bootstrap each have a board of their own.
         changes = 1 + max(_COUNT.unpack_from(self._memory, slot)[0] for slot in _SLOTS)
         body = _BODY.pack(changes, self._pid, _NUMBERS[phase], step, time.monotonic())

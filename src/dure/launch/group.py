@@ -258,6 +258,8 @@ class Group:
         below = self._descendants()
         if grace_s > 0:
             self._signal_groups(signal.SIGTERM)
+            # Who is stopped hears nothing.
+            self._signal_groups(signal.SIGCONT)
             _wait(self._are_gone, grace_s)
         self._signal_groups(signal.SIGKILL)
         for process in below:  # those, too, that left for a session of their own

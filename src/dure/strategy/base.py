@@ -1,5 +1,6 @@
 """What a strategy is: where state lies, how a batch is split, how gradients meet, when a step ends."""
 
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, final
 
@@ -56,6 +57,10 @@ class Watch(Protocol):
         """
         ...
 
+    def waiting(self) -> AbstractContextManager[None]:
+        """The calling thread waits for other processes until the end of the `with`."""
+        ...
+
 
 @final
 class Unwatched:
@@ -63,6 +68,10 @@ class Unwatched:
 
     def enter(self, phase: Phase, step: int) -> None:
         """Nothing."""
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Nothing."""
+        return nullcontext()
 
 
 UNWATCHED = Unwatched()

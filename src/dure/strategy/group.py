@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import time
@@ -11,7 +12,7 @@ from typing import Any, Protocol, final
 from dure import _jax
 from dure.errors import DeadlineError, SpecError
 
-__all__ = ["ALONE", "Alone", "Group", "Processes", "check_alike"]
+__all__ = ["ALONE", "Alone", "Group", "Processes", "Waiting", "check_alike"]
 
 _KEPT = 4096
 """How many of its last messages a process leaves readable. No other one can be so many dispatches behind."""
@@ -57,6 +58,14 @@ class Group(Protocol):
 
     def turn(self) -> int:
         """A number that no earlier call gave, the same on every process."""
+        ...
+
+
+class Waiting(Protocol):
+    """Is told while a process waits for the others."""
+
+    def waiting(self) -> contextlib.AbstractContextManager[None]:
+        """The calling thread waits until the end of the `with`."""
         ...
 
 
@@ -106,13 +115,15 @@ class Processes:
         size: how many there are.
         name: tells the messages of one strategy from another's.
         timeout_s: how long an answer may take, seconds.
+        watch: is told while an answer is waited for; None where nobody looks.
     """
 
-    def __init__(self, rank: int, size: int, *, name: str, timeout_s: float) -> None:
+    def __init__(self, rank: int, size: int, *, name: str, timeout_s: float, watch: Waiting | None = None) -> None:
         self.rank = rank
         self.size = size
         self._name = name
         self._timeout_s = timeout_s
+        self._watch = watch
         self._counts: defaultdict[str, int] = defaultdict(int)
         self._turns = itertools.count()
 
@@ -158,9 +169,10 @@ class Processes:
     def _ask(self, key: str, rank: int, what: str) -> str:
         began = time.monotonic()
         text = None
-        # In parts, so that Ctrl-C is heard while waiting.
-        while text is None and time.monotonic() - began < self._timeout_s:
-            text = _jax.ask(key, timeout_s=min(1.0, self._timeout_s))
+        with self._watch.waiting() if self._watch else contextlib.nullcontext():
+            # In parts, so that Ctrl-C is heard while waiting.
+            while text is None and time.monotonic() - began < self._timeout_s:
+                text = _jax.ask(key, timeout_s=min(1.0, self._timeout_s))
         if text is None:
             raise DeadlineError(
                 f"worker:{self.rank} waited {self._timeout_s:g} s for worker:{rank} to agree on {what}, and it did not "

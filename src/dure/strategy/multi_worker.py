@@ -4,7 +4,6 @@ import itertools
 import os
 import socket
 import sys
-import time
 from types import TracebackType
 from typing import Literal, Self, final
 
@@ -13,9 +12,10 @@ import jax
 from dure import _jax
 from dure.cluster.spec import Membership, resolve
 from dure.devices.inventory import Device, backing, choose
-from dure.errors import BusyError, DeadlineError, SpecError
+from dure.errors import LostError, SpecError
 from dure.launch import board
 from dure.launch.board import Phase
+from dure.launch.meeting import meet
 from dure.models.pure import PureModel
 from dure.strategy.base import UNWATCHED, Runner, Watch
 from dure.strategy.group import ALONE, Group, Processes, check_alike
@@ -121,7 +121,8 @@ class MultiWorkerMirrored:
     def _group(self, name: str) -> Group:
         if self._size == 1:
             return ALONE
-        return Processes(self._rank, self._size, name=f"{self._name}/{name}", timeout_s=self._timeout_s)
+        name = f"{self._name}/{name}"
+        return Processes(self._rank, self._size, name=name, timeout_s=self._timeout_s, watch=self._watch)
 
     def _meet(self, group: Group) -> list[jax.Device]:
         """The devices of all processes, in the order of the processes."""
@@ -176,16 +177,13 @@ def _join(member: Membership, timeout_s: float) -> tuple[int, int]:
     host, _, port = address.rpartition(":")
     # A service without a password listens where it must, not on every address of the machine.
     bind = address if host in ("127.0.0.1", "localhost", "[::1]") else f"[::]:{port}"
-    began = time.monotonic()
+    meet(member.spec, rank, timeout_s=timeout_s)
     try:
         _jax.join(address, size, rank, bind=bind, timeout_s=timeout_s)
     except RuntimeError as error:
-        if rank == 0 and "address" in str(error).lower() and "use" in str(error).lower():
-            raise BusyError(f"worker:0 is to listen at {address}, and that port is in use. Choose another") from error
-        waited = time.monotonic() - began
-        raise DeadlineError(
-            f"worker:{rank} waited {waited:.0f} s for {size} workers to meet at {address}, and they did not all come: "
-            f"{str(error).splitlines()[0][:200]}. Start all of them, each with its own index",
+        raise LostError(
+            f"worker:{rank} met the {size - 1} others at {address}, and JAX did not join them: "
+            f"{str(error).splitlines()[0][:200]}. Look at what the other workers wrote",
             task=f"worker:{rank}",
         ) from error
     return rank, size

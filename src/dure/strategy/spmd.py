@@ -20,6 +20,7 @@ from dure.strategy.base import UNWATCHED, Feed, Held, Metrics, Placed, Watch
 from dure.strategy.exchange import Exchange
 from dure.strategy.group import ALONE, Group, check_alike
 from dure.strategy.layout import AXIS, NotSplit, Share
+from dure.strategy.memory import aligned, is_taken
 from dure.strategy.rules import Context
 from dure.strategy.split import partial_all, rows_all, settle_all, split
 
@@ -69,6 +70,15 @@ def spread(tree: PyTree, sharding: NamedSharding) -> PyTree:
     return jax.tree.map(lambda leaf: mine(np.asarray(leaf)), tree)
 
 
+def taken(leaf: np.ndarray) -> np.ndarray:
+    """The array in memory that all CPU devices share; what lies otherwise each of them would copy for itself."""
+    if is_taken(leaf):
+        return leaf
+    copy = aligned(leaf.shape, leaf.dtype)
+    copy[...] = leaf
+    return copy
+
+
 def joined(metrics: Metrics) -> PyTree:
     """The replicas' accumulators `[replicas, ...]` added up, in their own dtypes."""
     return jax.tree.map(lambda leaf: leaf.sum(0, dtype=leaf.dtype), metrics)
@@ -110,6 +120,8 @@ def chiefs(state: TrainState, group: Group, apart: NamedSharding) -> TrainState:
     if group.size == 1:
         return state
     ours = apart.mesh.size // group.size
+    # This may be their first exchange: Gloo gives up after 30 s (jaxlib 0.10.2) when one of them is busy elsewhere.
+    group.each("weights", None)
 
     def part(leaf: np.ndarray) -> Array:
         # As bytes, which a sum with zeros leaves as they are.
@@ -167,7 +179,7 @@ class MeshRunner:
         self._dispatched = 0
         self.resident_bytes = resident_bytes
         self.forms: dict[str, str] = {}
-        """By kind of step, how it is spread: "one device", "split by rows" and what is not, "left to XLA" and why."""
+        """By kind of step, how it is spread: "one device", "split by rows" and what is not, "whole on every replica"."""
 
     def place(self, state: TrainState, *, from_chief: bool = False) -> TrainState:
         """Copies a state to every device."""
@@ -188,6 +200,8 @@ class MeshRunner:
 
     def hold(self, rows: Batch) -> Held:
         """Sends a data set to every device."""
+        if self._is_cpu and self._replicas > 1:
+            rows = jax.tree.map(taken, rows)
         return Held(spread(rows, self._everywhere), len(jax.tree.leaves(rows)[0]))
 
     def feed(self, held: Held, order: np.ndarray) -> Feed:
@@ -263,7 +277,7 @@ class MeshRunner:
         return results
 
     def _build(self, step: Step, arguments: tuple[Any, ...]) -> Loop:
-        """The compiled loop for a kind of step: split by rows, or with effects left to XLA."""
+        """The compiled loop for a kind of step: split by rows, or with effects whole on every device."""
         donated = {"train": (0, 1), "measure": (1,), "predict": ()}[step.name]
         if not self._is_mirrored:
             self.forms[step.name] = "one device"
@@ -272,8 +286,9 @@ class MeshRunner:
             mapped, computed_whole = self._split(step, arguments)
             jax.eval_shape(mapped, *arguments)
         except NotSplit as why:
-            self.forms[step.name] = f"left to XLA: {why}"
-            return jax.jit(self._automatic(step), donate_argnums=donated)
+            self.forms[step.name] = f"whole on every replica: {why}"
+            laid = {"train": (self._everywhere, self._apart), "measure": self._apart, "predict": self._everywhere}
+            return jax.jit(self._whole(step), donate_argnums=donated, out_shardings=laid[step.name])
         apart = "; ".join(dict.fromkeys(computed_whole))
         self.forms[step.name] = f"split by rows, but whole on every replica: {apart}" if apart else "split by rows"
         return jax.jit(mapped, donate_argnums=donated)
@@ -318,8 +333,8 @@ class MeshRunner:
 
         return self._on_full(step, rows)
 
-    def _automatic(self, step: Step) -> Loop:
-        """The same loop with the rows marked as shared out: XLA's partitioner does the rest."""
+    def _whole(self, step: Step) -> Loop:
+        """The same loop on every device, each with all the rows."""
 
         def rows(data: Batch, order: Array | None, index: Array) -> Batch:
             if order is not None:
@@ -327,23 +342,10 @@ class MeshRunner:
             picked = pick(data, order, index)
             if order is None:
                 picked = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), picked)
-            full = jax.tree.map(lambda leaf: leaf[: step.batch], picked)
-            shared: Batch = jax.lax.with_sharding_constraint(full, self._apart)
-            return shared
+            full: Batch = jax.tree.map(lambda leaf: leaf[: step.batch], picked)
+            return full
 
-        loop = self._on_full(step, rows)
-
-        def laid(*arguments: Any) -> Any:
-            results = loop(*arguments)
-            if step.name == "predict":
-                return results
-            state, metrics = results if step.name == "train" else (None, results)
-            metrics = jax.lax.with_sharding_constraint(metrics, self._apart)
-            if step.name == "measure":
-                return metrics
-            return jax.lax.with_sharding_constraint(state, self._everywhere), metrics
-
-        return laid
+        return jax.shard_map(self._on_full(step, rows), mesh=self.mesh, in_specs=P(), out_specs=P(), check_vma=False)
 
     def _split(self, step: Step, arguments: tuple[Any, ...]) -> tuple[Loop, list[str]]:
         """The loop that each replica runs on its own rows, meeting the others in the sums over rows.

@@ -14,6 +14,7 @@ import numpy as np
 from dure.data.batches import as_batches
 from dure.data.dataset import Dataset
 from dure.errors import SpecError
+from dure.launch.board import Phase
 from dure.models.pure import Batch
 from dure.train.engine import Engine
 from dure.train.epochs import Plan, Position
@@ -170,7 +171,7 @@ class Desk:
         if given.rows is None:
             loader = Loader(self.engine.runner, as_batches(given.batches), only_inputs=True, stopped=self.stopped)
             self.loaders.append(loader)
-            self.engine.check_predict(struct_of(loader.first(Position())).x)
+            self.engine.check_predict(struct_of(self._first(loader, Position())).x)
             return loader
         rows = given.rows
         plan = Plan(rows.num_rows, cut.batch_size, shuffle=False)
@@ -213,5 +214,13 @@ class Desk:
             stopped=self.stopped,
         )
         self.loaders.append(loader)
-        check(loader.first(position), position.step)
+        check(self._first(loader, position), position.step)
         return lambda: loader
+
+    def _first(self, loader: Loader, position: Position) -> Batch:
+        """The first batch of a pass; who watches is told that it is waited for."""
+        watch, step = self.engine.runner.watch, self.engine.state.step
+        watch.enter(Phase.DATA, step)
+        batch = loader.first(position)
+        watch.enter(Phase.USER, step)
+        return batch

@@ -14,6 +14,7 @@ from dure.launch.board import Phase
 from dure.models.pure import Batch, Outline, PureModel, PyTree
 from dure.strategy.base import Feed, Metrics, Runner
 from dure.train.agree import Agreement
+from dure.train.digest import check_equal
 from dure.train.epochs import Position
 from dure.train.feeds import Chunk, Source
 from dure.train.live import LiveState
@@ -93,6 +94,17 @@ class Engine:
             seen: the metrics over the epoch up to there.
         """
         self.position, self.seen = position, seen
+
+    def finish_epoch(self) -> None:
+        """Goes to the start of the next epoch; the replicas are made equal, and are seen to be so.
+
+        Raises:
+            StepError: one of them has other weights than the others.
+        """
+        self.go_to(self.position.finished())
+        self._enter(Phase.COLLECTIVE)
+        check_equal(self.state.sync(), self.runner.group, step=self.state.step)
+        self._enter(Phase.USER)
 
     def empty_metrics(self) -> PyTree:
         """The accumulators of a model that was prepared, without an example, on the host."""

@@ -124,8 +124,7 @@ class Fit:
         if self._agreement.reason and (source.steps is None or engine.position.step < source.steps):
             self._history.add_epoch(epoch, logs, seconds)
             return False
-        engine.go_to(engine.position.finished())
-        engine.state.sync()
+        engine.finish_epoch()
         if self._job.validation is not None:
             logs |= self._validate(self._job.validation)
         self._reporter.end(logs)

@@ -173,6 +173,8 @@ class _Keras:
         self._model = model
         self._params = params
         self._is_blind = _needs_no_weights(callback)
+        # Of several processes the first one writes; the others are told nothing, and bring the weights back with it.
+        self._is_idle = engine.runner.group.rank > 0 and _writes(callback)
 
     def _call(self, name: str, *arguments: object) -> None:
         method = getattr(self._callback, name)
@@ -181,7 +183,8 @@ class _Keras:
             return
         if not self._is_blind:
             self._engine.state.absorb()
-        method(*arguments)
+        if not self._is_idle:
+            method(*arguments)
         if not self._is_blind:
             self._engine.state.refresh()
         if getattr(self._model, "stop_training", False):
@@ -241,6 +244,12 @@ def _needs_no_weights(callback: Any) -> bool:
     name = type(callback).__name__
     watches = name == "EarlyStopping" and not callback.restore_best_weights
     return watches or name in ("CSVLogger", "History", "RemoteMonitor")
+
+
+def _writes(callback: Any) -> bool:
+    """Whether a callback is one of Keras's, or made of one, that writes files or sends numbers away."""
+    kinds = sys.modules["keras"].callbacks
+    return isinstance(callback, kinds.ModelCheckpoint | kinds.CSVLogger | kinds.RemoteMonitor)
 
 
 def list_of(callbacks: Any) -> list[object]:

@@ -15,7 +15,7 @@ import numpy as np
 from dure.data.tree import as_array
 from dure.errors import DataError, SpecError
 from dure.models.pure import Batch, PyTree
-from dure.train.buffers import aligned
+from dure.strategy.memory import aligned
 
 __all__ = [
     "Empty",

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from dure.advise.calibration import Calibration, Exchange, Point, Team
 from dure.advise.cause import controls, needed, replicas
-from dure.advise.record import Control, Facts, Machine, Probe, Record, Settings, Trial
+from dure.advise.record import Control, Facts, Forecast, Machine, Probe, Record, Settings, Trial
 
 MS = 1e-3
+
+MACHINE = Calibration(
+    device="a processor",
+    kind="cpu",
+    cores=2,
+    dispatch_s=5e-5,
+    flops_per_s=5e10,
+    bytes_per_s=1e10,
+    flops_per_s_one=3e10,
+    bytes_per_s_one=7e9,
+    inside=(Team(2, 1.1, (Point(1e5, 1.0), Point(1e7, 1.2)), Exchange((Point(1e5, 2e-4), Point(1e7, 2e-3)), 4, 1e-5)),),
+    between=(Team(2, 1.0, (Point(1e5, 1.0), Point(1e7, 1.3)), Exchange((Point(1e5, 8e-4), Point(1e7, 9e-3))), 3.0),),
+)
+"""What a machine of two cores may be measured to do."""
 
 
 def curve(steps: int, seconds: float) -> tuple[tuple[int, float, float], ...]:
@@ -61,8 +77,8 @@ def record(times: Mapping[str, Sequence[float]], measured: Sequence[Probe] = (),
     return Record(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def loses_to(cause: str) -> Record:
-    """mirrored:2 takes twice single's time, and one cause takes far more of its step than the others."""
+def loses_to(cause: str, strategy: str = "mirrored:2") -> Record:
+    """A strategy takes twice single's time, and one cause takes far more of its step than the others."""
     extra = {"batch": 0, "strategy": 1, "cores": 2, "exchange": 3}[cause]
     steps = [0.3 * MS, 0.15 * MS]  # one device at 25 rows; a share of it takes exactly half
     for place in range(4):
@@ -70,9 +86,15 @@ def loses_to(cause: str) -> Record:
         steps.append(steps[-1] + added)
     full, _, *chain = steps
     return record(
-        {"single": (8.0, 8.1), "mirrored:2": (16.0, 16.2)},
-        probes("mirrored:2", 25, [full, *chain], noise=0.002 * MS),
+        {"single": (8.0, 8.1), strategy: (16.0, 16.2)},
+        probes(strategy, 25, [full, *chain], noise=0.002 * MS),
     )
 
 
-__all__ = ["MS", "Control", "curve", "loses_to", "needed", "probes", "record", "trial"]
+def foretold(measured: Record, seconds: Mapping[str, float]) -> Record:
+    """The same record, with these seconds predicted before."""
+    forecasts = tuple(Forecast(name, s, (s - 1.0) / 24_000, "the exchange") for name, s in seconds.items())
+    return replace(measured, forecasts=forecasts)
+
+
+__all__ = ["MACHINE", "MS", "Control", "curve", "foretold", "loses_to", "needed", "probes", "record", "trial"]

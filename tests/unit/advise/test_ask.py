@@ -17,6 +17,7 @@ OPTIONS = Settings("m", "d", ("single",), batch_size=25, epochs=10)
 def test_names_have_one_spelling() -> None:
     assert strategy_names(" single , mirrored:02,") == ("single", "mirrored:2")
     assert strategy_names(["mirrored:1"]) == ("mirrored:1",)
+    assert strategy_names("multi-worker:02, multi-worker:256") == ("multi-worker:2", "multi-worker:256")
 
 
 @pytest.mark.parametrize(
@@ -24,9 +25,22 @@ def test_names_have_one_spelling() -> None:
     [
         (
             "single,mirored:2",
-            r"strategy `mirored:2` is not known. Did you mean `mirrored`\? There are: mirrored, single.",
+            r"strategy `mirored:2` is not known. Did you mean `mirrored`\? There are: mirrored, multi-worker, single. ",
         ),
-        ("horovod", r"strategy `horovod` is not known. There are: mirrored, single."),
+        (
+            "horovod",
+            r"There are: mirrored, multi-worker, single. Write `single`, `mirrored:N` for N devices of one process, or",
+        ),
+        ("multi-workers:2", r"strategy `multi-workers:2` is not known. Did you mean `multi-worker`\?"),
+        (
+            "multi-worker",
+            r"strategy `multi-worker` lacks its number of processes; write it after a colon, as `multi-worker:2`",
+        ),
+        (
+            "multi-worker:0",
+            r"`multi-worker:0` has `0` for its number of processes; give a whole number from 1 to 256, as in `multi",
+        ),
+        ("multi-worker:257", r"give a whole number from 1 to 256"),
         (
             "mirrored",
             r"strategy `mirrored` lacks its number of devices; write it after a colon, as `mirrored:2`",
@@ -81,5 +95,8 @@ def test_more_accelerators_than_there_are_is_refused_and_cpus_are_rehearsed() ->
     check_devices(("single", "mirrored:8"), [cpu])
     check_devices(("single", "mirrored:2"), [cpu, *gpus])
     check_devices(("mirrored:8",), [cpu, replace(gpus[0], virtual=True)])
+    with pytest.raises(SpecError, match=r"`multi-worker:3` needs 3 devices, one a process, and this machine has 2"):
+        check_devices(("single", "multi-worker:3"), [cpu, *gpus])
+    check_devices(("multi-worker:3",), [cpu])
     with pytest.raises(SpecError, match=r"`mirrored:4` needs 4 devices, and this machine has 2 .*: gpu:0, gpu:1; ask"):
         check_devices(("single", "mirrored:4"), [cpu, *gpus])

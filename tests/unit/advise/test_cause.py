@@ -52,6 +52,20 @@ def test_the_controls_of_several_strategies_run_once_each() -> None:
     assert wanted[0] == Control("single", 1, 25)
     assert len(wanted) == len(set(wanted)) == 6
     assert needed(("single",), 25) == ()
+    # One process by itself is a mirror of one device: only what several do is measured anew.
+    assert needed(("single", "mirrored:1", "mirrored:2", "multi-worker:2"), 25)[6:] == (
+        Control("multi-worker", 2, 25, exchange=False),
+        Control("multi-worker", 2, 25),
+    )
+
+
+def test_several_processes_are_taken_apart_as_several_devices_are() -> None:
+    chain = [10 * MS, 6 * MS, 7 * MS, 9 * MS, 13 * MS]
+    measured = record({"single": (1.0,), "multi-worker:2": (1.0,)}, probes("multi-worker:2", 25, chain))
+    parts = split(measured, "multi-worker:2")
+    assert parts is not None
+    found = {part.cause: round(part.seconds / MS, 9) for part in parts.parts}
+    assert found == {Cause.BATCH: 1.0, Cause.STRATEGY: 1.0, Cause.CORES: 2.0, Cause.EXCHANGE: 4.0}
 
 
 @given(devices=st.integers(2, 64), batch_size=st.integers(1, 256))

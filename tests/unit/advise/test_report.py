@@ -11,10 +11,15 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from dure.advise.compare import Comparison
-from dure.advise.record import Failure, Record
-from dure.advise.report import check_writable, fragment, page, write
+from dure.advise.counsel import counsel
+from dure.advise.record import Failure, Forecast, Record
+from dure.advise.report import advice_fragment, advice_page, check_writable, fragment, page, write
 from dure.errors import SpecError
+from unit.advise.outlooks import LARGE, outlook, separate
 from unit.advise.records import loses_to, record
+
+ADVICE = counsel(outlook())
+"""What one device wins."""
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -54,8 +59,8 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def test_it_needs_no_network_and_no_script() -> None:
-    text = page(loses_to("exchange"))
+@pytest.mark.parametrize("text", [page(loses_to("exchange")), advice_page(ADVICE)], ids=["comparison", "advice"])
+def test_it_needs_no_network_and_no_script(text: str) -> None:
     reader = Reader(text)
     assert not reader.all("script")
     assert not reader.all("iframe")
@@ -90,8 +95,49 @@ def test_it_has_every_section() -> None:
     assert [a.get("class") for a in reader.all("tr")].count("best") == 1
 
 
-def test_its_drawings_are_well_formed_and_described() -> None:
-    text = page(loses_to("cores"))
+def test_advice_has_every_section() -> None:
+    reader = Reader(advice_page(ADVICE))
+    for heading in (
+        "What is predicted",
+        "Where it would be otherwise",
+        "Why",
+        "What would change the answer",
+        "What to know besides",
+        "How to ask again",
+    ):
+        assert heading in reader.text
+    assert "Use single: one device is predicted to be the fastest, 6.11 s." in reader.text
+    assert "dure advise" in reader.text
+    assert "the model at 7 (120 µs), 25 (213 µs), 512 (2.60 ms) rows" in reader.text
+    assert [a.get("class") for a in reader.all("tr")].count("best") == 1
+
+
+def test_a_crossing_is_marked_with_its_batch() -> None:
+    found = counsel(outlook(LARGE, separate(2, 2e-3), strategies=("single", "mirrored:2"), batch_size=512))
+    low = found.lines[1].pays[-1][0]
+    reader = Reader(advice_page(found))
+    rings = [one for one in reader.all("circle") if "ring" in (one.get("class") or "")]
+    assert len(rings) >= 2
+    assert f"mirrored:2: {low:,}" in reader.text
+
+
+def test_advice_about_one_device_has_no_drawing() -> None:
+    reader = Reader(advice_page(counsel(outlook(strategies=("single",)))))
+    assert "Where it would be otherwise" not in reader.text
+    assert "there is nothing to set against it" in reader.text
+
+
+def test_what_was_predicted_is_drawn_beside_what_was_measured() -> None:
+    assert "what was predicted before the runs" not in Reader(page(loses_to("cores"))).text
+    told = replace(loses_to("cores"), forecasts=(Forecast("mirrored:2", 14.0, 0.5e-3),))
+    reader = Reader(page(told))
+    assert "The dashed line is what was predicted before the runs." in reader.text
+    assert "predicted 14.0 s" in reader.text
+    assert len([one for one in reader.all("line") if one.get("class") == "forecast"]) == 1
+
+
+@pytest.mark.parametrize("text", [page(loses_to("cores")), advice_page(ADVICE)], ids=["comparison", "advice"])
+def test_its_drawings_are_well_formed_and_described(text: str) -> None:
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
     assert len(drawings) >= 8
     for drawing in drawings:
@@ -130,6 +176,18 @@ def test_no_value_becomes_markup(render) -> None:  # type: ignore[no-untyped-def
     assert "<script" not in text
     assert "<b>" not in text
     assert not Reader(text).all("script")
+    assert 'alert("x")' in Reader(text).text
+
+
+@pytest.mark.parametrize("render", [advice_page, advice_fragment])
+def test_no_value_of_advice_becomes_markup(render) -> None:  # type: ignore[no-untyped-def]
+    base = outlook(command=HOSTILE)
+    facts = replace(base.facts, note=HOSTILE, shape=HOSTILE)
+    here = replace(base.here, device=HOSTILE, notes=(HOSTILE,), made=HOSTILE, key={"dure": HOSTILE})
+    asked = replace(base.asked, model=HOSTILE, data=HOSTILE)
+    text = render(counsel(replace(base, asked=asked, facts=facts, here=here)))
+    assert "<script" not in text
+    assert "<b>" not in text
     assert 'alert("x")' in Reader(text).text
 
 
@@ -176,7 +234,7 @@ def test_a_comparison_saves_and_shows_itself(tmp_path: Path) -> None:
 
 
 def test_a_record_of_another_format_is_refused() -> None:
-    with pytest.raises(SpecError, match="of format 99 was given, this version reads format 1"):
+    with pytest.raises(SpecError, match="of format 99 was given, this version reads format 2"):
         Record.from_dict({**record({"single": (8.0,)}).to_dict(), "format": 99})
 
 

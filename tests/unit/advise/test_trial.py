@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 
 from dure.advise import child
+from dure.advise.record import Control
 
 NETWORKS = """
 import os
 import signal
 import threading
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,8 +56,13 @@ def leave():
     os._exit(3)
 
 
+def kill_second():
+    return kill() if os.environ["DURE_TASK"] == "worker:1" else make()
+
+
 def hang():
     print("waiting")
+    Path(__file__).with_name(f"hangs.{os.getpid()}").touch()
     threading.Event().wait()
 
 
@@ -114,11 +122,14 @@ def test_a_run_sends_what_it_is_and_what_came_out(networks: Path) -> None:
     assert trial["metrics"]["loss"] > 0
 
 
-def test_a_measuring_run_sends_the_seconds_of_a_step(networks: Path) -> None:
-    changes = {"strategy": "mirrored:2", "sync_every": "epoch", "exchange": True, "measure_s": 0.05}
-    ended, _ = run(request("make", **changes), devices=2)
+def test_measuring_runs_send_the_seconds_of_a_step_in_the_order_asked(networks: Path) -> None:
+    controls = [Control("mirrored", 2, 20), Control("mirrored", 2, 20, exchange=False), Control("single", 1, 20)]
+    asked = [dataclasses.asdict(control) for control in controls]
+    ended, _ = run(request("make", sync_every="epoch", measure_s=0.05, controls=asked), devices=2)
     assert ended.result is not None, ended
-    assert 0 < ended.result["step_s"] < 1
+    together, apart, single = ended.result["steps_s"]
+    assert 0 < apart < together < 1
+    assert 0 < single < 1
 
 
 @pytest.mark.parametrize(

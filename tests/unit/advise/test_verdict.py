@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dure.advise.cause import Cause
 from dure.advise.record import Failure, Record, Trial
 from dure.advise.verdict import Outcome, Verdict, judge, ratio_interval, score
-from unit.advise.records import MS, loses_to, probes, record, trial
+from unit.advise.records import MS, foretold, loses_to, probes, record, trial
 
 
 def one(verdict: Verdict, strategy: str = "mirrored:2") -> str:
@@ -76,6 +76,91 @@ def test_mirrored_loses_and_the_largest_cause_is_named_with_its_share(cause: str
     assert words in judgement.text
     assert "Use single for this job, or" in judgement.text
     assert advice in judgement.text
+
+
+@pytest.mark.parametrize(
+    ("cause", "words", "advice"),
+    [
+        ("batch", "13 rows fill a device less than 25: they take 167 % of their time", "`--batch-size 100`"),
+        ("strategy", "what the strategy does around the step even on one device", "a larger network"),
+        ("cores", "2 processes share the 2 cores of this machine", "machines of their own (`dure run --nodes`)"),
+        (
+            "exchange",
+            "the processes send one another what they found, and wait for it",
+            "a rarer exchange (`--sync-every 16`: local SGD",
+        ),
+    ],
+)
+def test_several_processes_lose_and_the_largest_cause_is_named(cause: str, words: str, advice: str) -> None:
+    verdict = judge(loses_to(cause, "multi-worker:2"))
+    (judgement,) = verdict.judgements
+    assert judgement.main is not None
+    assert judgement.main.cause.name.lower() == cause
+    assert verdict.headline == "Use single: nothing measured here is shown to be faster."
+    assert "multi-worker:2 took 2.00 times as long as single" in judgement.text
+    assert words in judgement.text
+    assert advice in judgement.text
+    assert "virtual" not in verdict.text
+
+
+def test_several_processes_win_and_what_keeps_them_from_more_is_named() -> None:
+    times = {"single": (100.0, 101.0), "mirrored:2": (90.0, 91.0), "multi-worker:2": (60.0, 61.0)}
+    chain = [10 * MS, 5.1 * MS, 5.1 * MS, 5.2 * MS, 6 * MS]
+    measured = (
+        *probes("mirrored:2", 25, [10 * MS, 5.1 * MS, 5.1 * MS, 8.9 * MS, 9 * MS]),
+        *probes("multi-worker:2", 25, chain),
+    )
+    verdict = judge(record(times, measured))
+    assert verdict.headline == "Use multi-worker:2: it takes 0.60 of single's time."
+    text = one(verdict, "multi-worker:2")
+    assert "What keeps it from more is mostly the exchange, 13 % of the step." in text
+    assert "For more, try a larger batch" in text
+    assert [judgement.outcome for judgement in verdict.judgements] == [Outcome.FASTER, Outcome.FASTER]
+
+
+def test_several_processes_on_a_machine_of_fewer_cores_are_advised_against() -> None:
+    chain = [0.3 * MS, 0.1 * MS, 0.1 * MS, 0.6 * MS, 0.61 * MS]
+    measured = record({"single": (8.0, 8.1), "multi-worker:4": (16.0, 16.2)}, probes("multi-worker:4", 25, chain))
+    assert "here use no more processes than the 2 cores" in judge(measured).text
+
+
+def test_processes_of_one_machine_are_told_from_virtual_devices() -> None:
+    both = judge(record({"single": (8.0,), "mirrored:2": (16.0,), "multi-worker:2": (30.0,)}))
+    assert "Rehearsal: the devices of mirrored:2 are virtual" in both.text
+    assert "The processes of multi-worker:2 share this machine's cores and exchange through its memory." in both.text
+    own = record({"single": (8.0,), "multi-worker:2": (5.0,)})
+    own = replace(own, trials=tuple(replace(run, virtual=False, kind="gpu") for run in own.trials))
+    assert judge(own).remarks == ()
+
+
+def test_one_run_against_two_is_taken_to_be_off_as_well() -> None:
+    verdict = judge(record({"single": (10.0, 10.1), "multi-worker:2": (31.0,)}))
+    (judgement,) = verdict.judgements
+    assert judgement.outcome is Outcome.SLOWER
+    assert (judgement.low, judgement.high) == pytest.approx((0.95 * 31 / 10.05, 1.05 * 31 / 10.05))
+    assert "(31.0 s against 10.1 s; 2.93 to 3.24, one run against 2)" in judgement.text
+
+
+def test_how_far_off_the_predictions_were_is_told() -> None:
+    measured = record({"single": (10.0, 10.2), "mirrored:2": (20.0,), "multi-worker:2": (30.0,)})
+    said = {"single": 10.5, "mirrored:2": 17.0, "multi-worker:2": 33.0}
+    off = "Predicted before the runs: mirrored:2 was the farthest off, with 17.0 s against 20.0 s measured (-15 %)"
+    assert (
+        f"{off}; single was predicted to be the fastest, and none was shown to be faster."
+        in judge(foretold(measured, said)).remarks
+    )
+    wrong = judge(foretold(measured, {"single": 10.5, "mirrored:2": 9.0})).text
+    assert "mirrored:2 was predicted to be the fastest, and single was." in wrong
+    alone = judge(foretold(record({"single": (10.0,)}), {"single": 9.0})).text
+    assert "single was the farthest off, with 9.00 s against 10.0 s measured (-10 %)." in alone
+    unmeasured = judge(foretold(record({"single": ()}), {"single": 9.0}))
+    assert "Predicted" not in unmeasured.text
+
+
+def test_strategies_that_take_the_same_have_no_order_to_predict() -> None:
+    measured = record({"single": (10.05,), "mirrored:1": (10.0,)})
+    verdict = judge(foretold(measured, {"single": 9.0, "mirrored:1": 9.1}))
+    assert "single was predicted to be the fastest, and none was shown to be faster." in verdict.text
 
 
 def test_a_short_run_loses_to_the_start() -> None:

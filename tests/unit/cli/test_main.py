@@ -69,7 +69,7 @@ def test_a_typing_error_shows_near_misses(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("COLUMNS", "200")
     assert run("compar") == 2
     told = capsys.readouterr()
-    assert "No such command `compar`. Did you mean `compare`? There are: compare, devices, run." in told.err
+    assert "No such command `compar`. Did you mean `compare`? There are: advise, compare, devices, run." in told.err
     assert told.out == ""
 
 

@@ -48,6 +48,46 @@ def test_two_boards_of_one_process_continue_each_other(path: Path) -> None:
     assert trainer.read().phase is Phase.DONE
 
 
+def test_who_waits_for_others_says_so_and_then_what_it_said_before(path: Path) -> None:
+    board = Board.create(path)
+    board.enter(Phase.USER, 5)
+    with board.waiting():
+        assert board.read()[1:3] == (Phase.COLLECTIVE, 5)
+    assert board.read()[1:3] == (Phase.USER, 5)
+
+
+def test_what_is_said_already_keeps_its_time(path: Path) -> None:
+    board = Board.create(path)
+    board.enter(Phase.COLLECTIVE, 5)
+    before = board.read()
+    with board.waiting():
+        assert board.read() == before
+    assert board.read() == before
+
+
+def test_a_thread_that_loads_waits_for_others_where_training_waits_for_data(path: Path) -> None:
+    board = Board.create(path)
+    board.enter(Phase.USER, 5)
+    waits, over, seen = threading.Event(), threading.Event(), []
+
+    def load() -> None:
+        with board.waiting():
+            waits.set()
+            over.wait()
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    waits.wait()
+    for phase in (Phase.USER, Phase.DATA, Phase.COMPILE):
+        board.enter(phase, 6)
+        seen.append(board.read().phase)
+    board.enter(Phase.DATA, 6)
+    over.set()
+    thread.join()
+    assert seen == [Phase.USER, Phase.COLLECTIVE, Phase.COMPILE]
+    assert board.read().phase is Phase.DATA
+
+
 def test_the_file_is_private_and_of_fixed_size(path: Path) -> None:
     Board.create(path)
     about = path.stat()

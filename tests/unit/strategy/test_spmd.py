@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dure.models.pure import PureModel
+from dure.models.pure import Batch, PureModel
+from dure.strategy.memory import is_taken
 from dure.strategy.spmd import MeshRunner
 from unit.strategy.engine import CLASSES, WIDTH, forward, in_order, network, rows, steps
 
@@ -124,7 +125,7 @@ def test_the_forms_say_how_each_step_is_spread() -> None:
         assert engine.forms == expected
 
 
-def test_a_network_that_prints_is_left_to_xla(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_network_that_prints_is_computed_whole_on_every_replica(capfd: pytest.CaptureFixture[str]) -> None:
     def telling(params: Any, x: Any, *, key: Any, training: bool) -> Any:
         outputs = forward(params, x, key=key, training=training)
         if training:
@@ -139,12 +140,22 @@ def test_a_network_that_prints_is_left_to_xla(capfd: pytest.CaptureFixture[str])
         state, metrics = engine.train(engine.place(model.init(0)), engine.new_metrics(), feed, 0, 1)
         results.append((engine.gather(state).params["w"], engine.result(metrics)["loss"]))
         if is_mirrored:
-            assert engine.forms["train"].startswith("left to XLA: operation `debug_")
+            assert engine.forms["train"].startswith("whole on every replica: operation `debug_")
             assert {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(state)} == {2}
     jax.effects_barrier()
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=0, atol=1e-5)
     assert results[0][1] == pytest.approx(results[1][1], rel=1e-6)
-    assert "mean" in capfd.readouterr().out
+    assert capfd.readouterr().out.count("mean") == 3  # of each of two replicas, and of the one device
+
+
+def test_cpu_devices_share_one_copy_of_the_rows() -> None:
+    engine = runner(network(), 3)
+    whole = np.zeros(4 * 1001 + 1, np.uint8)[1:].view(np.float32).reshape(1001, 1)
+    assert not is_taken(whole)
+    held = engine.hold(Batch(whole, whole))
+    parts = {shard.data.unsafe_buffer_pointer() for shard in held.rows.x.addressable_shards}
+    assert len(parts) == 1
+    assert held.num_rows == 1001
 
 
 def test_accumulators_are_each_devices_part_of_a_sum() -> None:

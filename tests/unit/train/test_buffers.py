@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dure.train.buffers import ALIGNMENT, Buffers, aligned
+from dure.strategy.memory import ALIGNMENT, aligned
+from dure.train.buffers import Buffers
 
 MEBIBYTE = 2**20
 
