@@ -179,7 +179,7 @@ class MeshRunner:
         self._dispatched = 0
         self.resident_bytes = resident_bytes
         self.forms: dict[str, str] = {}
-        """By kind of step, how it is spread: "one device", "split by rows" "whole on every replica" and why."""
+        """By kind of step, how it is spread: "one device", "split by rows", "whole on every replica" and why."""
 
     def place(self, state: TrainState, *, from_chief: bool = False) -> TrainState:
         """Copies a state to every device."""
