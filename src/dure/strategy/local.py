@@ -22,7 +22,7 @@ from dure.strategy.layout import AXIS, Share, whole
 from dure.strategy.roles import own_draws
 from dure.strategy.rules import Context
 from dure.strategy.split import walk
-from dure.strategy.spmd import MeshRunner, Step, check_program, chiefs, pick, repeat, shape_of, spread, step_of
+from dure.strategy.spmd import MeshRunner, Step, check_program, chiefs, pick, shape_of, spread, step_of
 
 Array = Any
 
@@ -155,23 +155,41 @@ class LocalRunner:
         branches = [self._branch(share, rows, one[0], one[1], shape_of(feed.data), axes) for rows in kinds]
         which = np.array([kinds.index(count) for count in counts], np.int32)
 
-        def body(data: Batch, order: Any, index: Array, carry: Any) -> Any:
-            (state, seen, steps), metrics = carry
+        def alone(branch: Callable[..., Any]) -> Callable[..., Any]:
+            """The steps of one replica from one meeting to the next."""
+
+            def run(first: Array, last: Array, carry: Any, data: Batch, order: Any) -> Any:
+                return jax.lax.fori_loop(first, last, lambda n, kept: branch(*kept, pick(data, order, n)), carry)
+
+            return run
+
+        loops = [alone(branch) for branch in branches]
+
+        def turn(data: Batch, order: Any, last: Array, carry: Any) -> Any:
+            """Steps until the replicas meet, or the dispatch ends: a choice copies what goes through, once a turn."""
+            index, (state, seen, steps), metrics = carry
             me = jax.lax.axis_index(AXIS)
-            batch = pick(data, order, index)
-            state, metrics = jax.lax.switch(jnp.asarray(which)[me], branches, state, metrics, batch)
-            seen = seen + jnp.asarray(counts, jnp.float32)[me]
-            local = LocalState(state, seen, steps + 1)
-            if self._sync_every is not None:
+            until = last if self._sync_every is None else jnp.minimum(last, index + self._sync_every - steps)
+            state, metrics = jax.lax.switch(
+                jnp.asarray(which)[me], loops, index, until, (state, metrics), data, order
+            )
+            done = until - index
+            seen = seen + done.astype(jnp.float32) * jnp.asarray(counts, jnp.float32)[me]
+            local = LocalState(state, seen, steps + done)
+            if self._sync_every == 1:
+                local = self._average(local)
+            elif self._sync_every is not None:
                 is_due = local.steps >= self._sync_every
                 local = jax.lax.cond(is_due, self._average, lambda same: same, local)
-            return local, metrics
+            return until, local, metrics
 
         def mapped(local: Any, metrics: Any, data: Batch, order: Any, start: Array, count: Array) -> Any:
             order = None if order is None else order[:, 0]
             data = data if order is not None else jax.tree.map(lambda leaf: leaf[:, 0], data)
-            carry = repeat(lambda i, c: body(data, order, i, c), start, count, (_own(local), _own(metrics)))
-            return jax.tree.map(lambda leaf: leaf[None], carry)
+            last = start + count
+            carry = (start, _own(local), _own(metrics))
+            _, *found = jax.lax.while_loop(lambda c: c[0] < last, lambda c: turn(data, order, last, c), carry)
+            return jax.tree.map(lambda leaf: leaf[None], tuple(found))
 
         rows = P() if step.is_indexed else P(None, AXIS)
         program = jax.shard_map(
