@@ -238,10 +238,11 @@ def _split(
     is_local = sync_every != "step"
     load = network.state if is_local else network.gradients
     messages = load.arrays if strategy.startswith("mirrored") else load.messages
-    exchange_s = team.exchange.seconds(messages, load.size_bytes) * _meetings(plan, sync_every)
+    meetings = _meetings(plan, sync_every)
+    exchange_s = team.exchange.seconds(messages, load.size_bytes) * meetings
     # XLA copies a state that goes through a choice: to average or not, and which of two numbers of rows.
     choices = (1 + (plan.batch_size % number > 0)) if is_local else 0
-    strategy_s = choices * team.copy_s_per_byte * network.state_bytes
+    strategy_s = choices * team.copy_s_per_byte * network.state_bytes * meetings
     parts = (
         Part(Cause.BATCH, batch_s - single_s / number, 0.0),
         Part(Cause.STRATEGY, strategy_s, 0.0),

@@ -124,8 +124,10 @@ def test_a_choice_copies_the_state_and_uneven_shares_are_one_more() -> None:
         parts = predict(SEED, copying, "mirrored:2", replace(PLAN, batch_size=batch_size), every).split.parts
         return next(part.seconds for part in parts if part.cause is Cause.STRATEGY)
 
-    once = SEED.state_bytes * 1e-9
-    assert (copied_s(24, "step"), copied_s(24, 10), copied_s(25, 10)) == (0.0, once, 2 * once)
+    once = SEED.state_bytes * 1e-9 / 10
+    assert copied_s(24, "step") == 0.0
+    assert copied_s(24, 10) == pytest.approx(once, rel=0.05)
+    assert copied_s(25, 10) == pytest.approx(2 * once, rel=0.05)
 
 
 def test_several_processes_send_one_message_and_need_time_to_join() -> None:
