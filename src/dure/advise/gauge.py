@@ -40,8 +40,8 @@ __all__ = ["main"]
 ROWS = 32
 """Rows of the product that makes a gradient: so many that XLA writes the gradient out, as it does in a network."""
 
-WINDOW_S = 0.012
-TURNS, FEW_TURNS = 7, 2
+WINDOW_S = 0.008
+TURNS, FEW_TURNS = 6, 2
 """How often each loop is timed again; and those whose steps are long."""
 
 LEAST_STEPS = 3

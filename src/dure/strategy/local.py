@@ -170,9 +170,7 @@ class LocalRunner:
             index, (state, seen, steps), metrics = carry
             me = jax.lax.axis_index(AXIS)
             until = last if self._sync_every is None else jnp.minimum(last, index + self._sync_every - steps)
-            state, metrics = jax.lax.switch(
-                jnp.asarray(which)[me], loops, index, until, (state, metrics), data, order
-            )
+            state, metrics = jax.lax.switch(jnp.asarray(which)[me], loops, index, until, (state, metrics), data, order)
             done = until - index
             seen = seen + done.astype(jnp.float32) * jnp.asarray(counts, jnp.float32)[me]
             local = LocalState(state, seen, steps + done)
