@@ -61,11 +61,11 @@ STRATEGIES: dict[str, Row] = {
     "local:8": _local(8, sync_every=1),
     # In processes: each with one device, as they mostly are; then the same replicas laid out otherwise.
     "workers:2x1": _workers(2, 1, 36, 37, 1, asks=("short_batch", "twice", "program_text", "exchanges")),
-    "workers:3x1": _workers(3, 1, 37, 1),
-    "workers:1x4": _workers(1, 4, 37),
-    "workers:2x2": _workers(2, 2, 37),
-    "workers:4x1": _workers(4, 1, 37),
-    "workers:2x4": _workers(2, 4, 9),
+    "workers:3x1": _workers(3, 1, 37, asks=()),
+    "workers:1x4": _workers(1, 4, 37, asks=()),
+    "workers:2x2": _workers(2, 2, 37, asks=()),
+    "workers:4x1": _workers(4, 1, 37, asks=()),
+    "workers:2x4": _workers(2, 4, 9, asks=()),
     "local:2x1": _local_workers(sync_every=1),
     "local:2x1 keep": _local_workers(sync_every=1, optimizer_state="keep"),
 }

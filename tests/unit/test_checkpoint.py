@@ -72,7 +72,7 @@ def same(found: dict, wanted: dict) -> None:
 
 
 def test_arrays_come_back_bit_for_bit_with_what_was_said_about_them(saved):
-    read = checkpoint.load(saved, expected(ARRAYS))
+    read = checkpoint.load(saved, lambda _: expected(ARRAYS))
     same(read.arrays, ARRAYS)
     assert read.about == ABOUT
     assert read.path == saved
@@ -280,13 +280,20 @@ def test_a_manifest_that_lies_about_a_shape_is_caught(saved):
         checkpoint.load(saved)
 
 
+def test_a_newest_that_does_not_count_is_passed_over(tmp_path):
+    for step, run in ((1, "a"), (2, "b")):
+        checkpoint.save(checkpoint.step_path(tmp_path, step), ARRAYS, {"run": run})
+    assert checkpoint.load_latest(tmp_path, counts=lambda about: about["run"] == "a").about == {"run": "a"}
+    assert [about["run"] for about in checkpoint.each(tmp_path)] == ["b", "a"]
+
+
 def test_arrays_of_another_model_are_listed_on_both_sides(saved):
     wanted = expected(ARRAYS)
     del wanted["flags"]
     wanted["momentum"] = Leaf("float32", (3, 4))
     wanted["key"] = Leaf("uint32", (4,))
     with pytest.raises(CheckpointError) as caught:
-        checkpoint.load(saved, wanted)
+        checkpoint.load(saved, lambda _: wanted)
     message = str(caught.value)
     assert "it lacks `momentum`" in message
     assert "it has `flags`, which the model lacks" in message
@@ -461,7 +468,9 @@ def test_steps_are_listed_in_order_and_other_names_are_not(tmp_path):
 
 def test_the_newest_is_read(tmp_path):
     fill(tmp_path, 1, 2)
-    assert checkpoint.load_latest(tmp_path, {"w": Leaf("int64", (3,))}).about == {"step": 2}
+    assert checkpoint.load_latest(tmp_path, lambda about: {"w": Leaf("int64", (about["step"] + 1,))}).about == {
+        "step": 2
+    }
 
 
 def test_a_damaged_newest_is_passed_over_with_a_warning(tmp_path):
@@ -486,7 +495,7 @@ def test_none_that_is_whole_is_an_error(tmp_path):
 def test_a_newest_of_another_model_is_no_reason_to_take_an_older_one(tmp_path):
     fill(tmp_path, 1, 2)
     with pytest.raises(CheckpointError, match="`w` is int64"):
-        checkpoint.load_latest(tmp_path, {"w": Leaf("int32", (3,))})
+        checkpoint.load_latest(tmp_path, lambda _: {"w": Leaf("int32", (3,))})
 
 
 def test_pruning_keeps_the_newest(tmp_path):
