@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
-from dure.advise.probe import step_seconds
+from dure.advise.probe import steps_by_rows
 from dure.models.adapt import pure
 from dure.models.pure import Batch, PureModel, PyTree, TrainState
 from dure.strategy.base import Strategy
@@ -51,30 +50,23 @@ def profile(
     Returns:
         Plain values, as `dure.advise.single` reads them.
     """
-    network = pure(model)
-    network.prepare(Batch(x, y))
-    points: list[tuple[int, float]] = []
-    first_step_s = 0.0
-    for count in rows:
-        if points and points[-1][1] > LONG_STEP_S:
-            break
-        began = time.perf_counter()
-        step_s = step_seconds(model, [strategy], x, y, batch_size=count, sync_steps=None, measure_s=measure_s)
-        # What is left when the measuring is taken off: tracing and compiling, and the search for the window.
-        first_step_s = max(first_step_s, time.perf_counter() - began - measure_s)
-        points.append((count, step_s))
+    network, data = pure(model), Batch(x, y)
+    network.prepare(data)
+    points, first_step_s = steps_by_rows(
+        network, strategy, data, batch_sizes=rows, measure_s=measure_s, long_step_s=LONG_STEP_S
+    )
     state = network.init(0)
     found = {
         "points": points,
         "first_step_s": first_step_s,
-        "gradients": _gradients(network, state, Batch(x, y), rows[-1]),
+        "gradients": _gradients(network, state, data, rows[-1]),
         "state": _average(state),
         "state_bytes": _size_bytes(state),
         "flops": [],
         "traffic": [],
     }
     if counted:
-        counts = [(count, _counted(network, state, Batch(x, y), count)) for count, _ in points]
+        counts = [(count, _counted(network, state, data, count)) for count, _ in points]
         found["flops"] = [(count, number["flops"]) for count, number in counts]
         found["traffic"] = [(count, number["bytes accessed"]) for count, number in counts]
     return found
